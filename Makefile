@@ -1,5 +1,5 @@
 # `make demo`, `make quick` and `make test` need Python 3.11 or later and nothing else: each sets itself up.
-.PHONY: demo test quick check unit coverage package other-python random mutants fuzz docs bench environments constraints clean
+.PHONY: demo test quick check unit coverage package other-python random mutants agents fuzz docs bench environments constraints clean
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 # A newer Python than the one above, if there is one: it runs the tests that need no peer.
@@ -69,14 +69,18 @@ random: $(STAMP)
 mutants: $(STAMP)
 	$(BIN)/python -m tools.mutants $(ARGS)
 
+# The newest versions of the agent clients that the tests run, in a temporary folder: what will break next?
+agents: $(STAMP)
+	$(BIN)/python -m tools.agents --newest $(ARGS)
+
 # FUZZ_SECONDS=600 make fuzz
 fuzz: $(STAMP)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(BIN)/pytest -q -n 2 tests/fuzz
 
-# Write what is generated: docs/reference, the traces in docs/architecture.md, the pictures of the README.
+# Write what is generated: docs/reference, the complexity budget in docs/architecture.md, the pictures of the README.
 docs: $(STAMP)
 	$(BIN)/python -m tools.reference
-	$(BIN)/python -m tools.traces
+	$(BIN)/python -m tools.budget --write
 	$(BIN)/python -m tools.pictures
 
 # Takes about an hour; `python -m benchmarks --help` has the options for less.
@@ -104,15 +108,19 @@ $(DEMO_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 # tests/environments/NAME/package.json, with packages of npm that run no install scripts. A test finds it with
 # `environment("NAME")` or `node_environment("NAME")` of tests/environments.py, which skip when it is not there.
 environments:
-	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS) .envs/shells
+	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS) .envs/shells .envs/services .envs/bubblewrap
 
-# zsh and fish for the tests of completion, unpacked from their Debian packages: no root is needed. Where there are none,
-# those tests are skipped and say so.
-.envs/shells:
-	@rm -rf .envs/shells.new && mkdir -p .envs/shells.new && cd .envs/shells.new && { apt-get download zsh zsh-common fish fish-common libpcre2-32-0 && \
-		for package in *.deb; do dpkg-deb -x $$package . ; done && mkdir -p usr/etc && ln -s ../../etc/fish usr/etc/fish && \
-		rm *.deb && mv ../shells.new ../shells; } > ../shells.log 2>&1 \
-		|| echo "No zsh and fish from Debian packages here: see .envs/shells.log" >&2
+# Programs for tests, unpacked from their Debian packages: no root is needed. Shells for completion; bubblewrap for the sandbox; nginx, PgBouncer and systemd for
+# docs/operate.md. Where there are no such packages, these tests are skipped and say so; in CI, those of the services fail.
+.envs/shells: PACKAGES = zsh zsh-common fish fish-common libpcre2-32-0
+.envs/services: PACKAGES = nginx nginx-common pgbouncer libevent-2.1-7 libc-ares2 systemd libsystemd-shared \
+	libapparmor1 libip4tc2 libkmod2
+.envs/bubblewrap: PACKAGES = bubblewrap
+.envs/shells .envs/services .envs/bubblewrap:
+	@rm -rf $@.new && mkdir -p $@.new && cd $@.new && { { apt-get download $(PACKAGES) || { apt-get update && apt-get download $(PACKAGES); }; } && \
+		for package in *.deb; do dpkg-deb -x $$package . ; done && if test -d etc/fish; then mkdir usr/etc && ln -s ../../etc/fish usr/etc/fish; fi && \
+		rm *.deb && mv ../$(@F).new ../$(@F); } > ../$(@F).log 2>&1 \
+		|| echo "No Debian packages here for $@: see $@.log" >&2
 
 # A list marked as complete needs no resolution, and packages that are imported once need no compilation.
 .envs/%/installed: tests/environments/%.txt

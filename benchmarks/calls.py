@@ -1,4 +1,4 @@
-"""Call: a request of 2026-07-28 as prepared bytes, and what its answer must contain.
+"""Call: a request as prepared bytes, of 2026-07-28 by default, and what its answer must contain.
 
 Each time it is sent, only its id differs, as it does when many clients ask for the same thing.
 """
@@ -13,6 +13,8 @@ from typing import Any, Final
 from benchmarks.tree import Skill, digest
 
 VERSION: Final = "2026-07-28"
+CLIENTS_VERSION: Final = "2025-06-18"
+GREETED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 FIRST_ID: Final = 1_000_000  # Every id has seven digits, so that a request's length is known beforehand.
 _META: Final = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
@@ -73,6 +75,19 @@ class Call:
 def make_call(method: str, params: Mapping[str, object], marks: Sequence[bytes] = ()) -> Call:
     rest = json.dumps({"method": method, "params": {**params, "_meta": _META}}, separators=(",", ":"))
     return Call(b'{"jsonrpc":"2.0","id":', b"," + rest[1:].encode() + b"\n", tuple(marks))
+
+
+def plain_call(method: str, params: Mapping[str, object], marks: Sequence[bytes] = ()) -> Call:
+    """A request of a 2025 revision, as agent clients send it."""
+    rest = json.dumps({"method": method, "params": params}, separators=(",", ":"))
+    return Call(b'{"jsonrpc":"2.0","id":', b"," + rest[1:].encode() + b"\n", tuple(marks))
+
+
+def greeting_call() -> Call:
+    """`initialize` of the revision that agent clients use."""
+    client = {"name": "benchmark", "version": "1"}
+    params = {"protocolVersion": CLIENTS_VERSION, "capabilities": {}, "clientInfo": client}
+    return plain_call("initialize", params, [b'"protocolVersion"'])
 
 
 def list_call(cursor: str | None = None) -> Call:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from skillwire.skill.entries import DYNAMIC
-from skillwire.sources.directory.source import DirectorySource
-from skillwire.trust.verify import check_entry
+from skillwire.skill import DYNAMIC
+from skillwire.sources import DirectorySource
+from skillwire.trust import check_entry
 
 REAL: Final = 9_276
 """The skills of the public collections."""

@@ -13,13 +13,11 @@ from pathlib import Path
 
 import anyio
 
-import skillwire.host.sessions  # With the SDK: that is start-up.
-import skillwire.install.servers  # noqa: F401
+import skillwire.host.connection  # With the SDK: that is start-up.
+import skillwire.install.sources  # noqa: F401
+from skillwire.clients import Places
 from skillwire.host import ServerConfig
-from skillwire.install import Places
-from skillwire.install.installer import Installer
-from skillwire.install.upstream import Upstream
-from skillwire.install.workspace import Workspace
+from skillwire.install import Installer, Upstream, Workspace
 
 
 async def main(url: str, project: Path) -> None:

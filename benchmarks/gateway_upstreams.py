@@ -15,9 +15,7 @@ import urllib.request
 from pathlib import Path
 
 from skillwire import SkillServer
-from skillwire.server.http.asgi import Asgi, Message, Receive, Scope, Send
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.options import ServerOptions
+from skillwire.server import Address, Asgi, HttpServer, Message, Receive, Scope, Send, ServerOptions
 
 
 def slowed(app: Asgi, seconds: float) -> Asgi:

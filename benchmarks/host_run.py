@@ -19,8 +19,7 @@ from typing import Final
 from benchmarks.bare_host import time_listings
 from benchmarks.contestants import script
 from benchmarks.measure_host import ALL, BARE, SKILLS, SLOWEST, delay, record
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.host import SkillHost
+from skillwire.host import ServerConfig, SkillHost
 
 _REPEATS: Final = 50
 _US: Final = "skillwire"

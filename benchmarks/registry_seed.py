@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +19,11 @@ import psycopg
 from psycopg import sql
 
 from benchmarks.search import catalog as words
-from skillwire.registry.search import terms_for, trigrams_of
-from skillwire.registry.store import Store
-from skillwire.skill.digests import Digest, digest_of, set_digest
+from benchmarks.search import run
+from skillwire.catalog.search import body_terms
+from skillwire.registry import Store
+from skillwire.registry.catalog import terms_for, trigrams_of
+from skillwire.skill import Digest, digest_of, set_digest
 
 NAMESPACES: Final = 20
 _SHARED: Final = b"# Notes that many skills share\n" * 20
@@ -31,8 +36,26 @@ def name_of(number: int) -> tuple[str, str]:
 
 def skill_md(number: int, version: int) -> bytes:
     name = name_of(number)[1]
-    text = f"---\nname: {name}\ndescription: {_description(number)}\n---\n# {name} {version}\n\nDo it.\n"
-    return text.encode()
+    about = f"---\nname: {name}\ndescription: {_description(number)}\n---\n"
+    return f"{about}# {name} {version}\n\n{_body(number)}\n".encode()
+
+
+def _body(number: int) -> str:
+    """Four of the texts that were written for the search benchmark; `SEED_TEXTS=0` seeds skills without."""
+    if os.environ.get("SEED_TEXTS") == "0":
+        return "Do it."
+    texts = _texts()
+    return "\n".join(texts[number * step % len(texts)] for step in (1, 7, 11, 13))
+
+
+@cache
+def _texts() -> list[str]:
+    return [str(document.body) for document in run.documents(text=True)]
+
+
+def shared_file() -> bytes:
+    """The file that every seeded skill has."""
+    return _SHARED
 
 
 def files_of(number: int, version: int) -> dict[str, bytes]:
@@ -48,7 +71,7 @@ class Databases:
 
     def url(self, skills: int, versions: int) -> str:
         """The URL of a registry with so many skills and versions of each."""
-        name = f"registry_{skills}_{versions}"
+        name = f"registry_{skills}_{versions}_{os.environ.get('SEED_TEXTS', '1')}"
         with psycopg.connect(self._server.get_uri("postgres"), autocommit=True) as admin:
             known = admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
             if known is None:
@@ -58,7 +81,10 @@ class Databases:
                 seconds = seed(self._server.get_uri(f"{name}_unfinished"), skills, versions)
                 rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
                 admin.execute(rename.format(unfinished, sql.Identifier(name)))
-                print(f"seeded {skills:,} skills and {skills * versions:,} versions in {seconds:.0f} s")
+                print(
+                    f"seeded {skills:,} skills and {skills * versions:,} versions in {seconds:.0f} s",
+                    file=sys.stderr,
+                )
         return self._server.get_uri(name)
 
 
@@ -94,17 +120,26 @@ def seed(url: str, skills: int, versions: int) -> float:
         _copy(cursor, "blobs (digest, size, data)", _blobs(skills, versions, own))
         columns = (
             "versions (id, skill_id, version, set_digest, frontmatter, manifest, size, archive_digest, "
-            "published_by, published_at)"
+            "published_by, published_at, text_terms)"
         )
         _copy(cursor, columns, _versions(versions, own))
         _copy(cursor, "files (version_id, path, digest)", _files(own))
+        _copy(
+            cursor, "namespace_files (namespace, digest, versions)", _namespace_files(skills, versions, own)
+        )
+        cursor.execute(_TOTALS)
         counts: Counter[str] = Counter()
+        anywhere: Counter[str] = Counter()
         _copy(
             cursor,
-            "channels (channel, path, namespace, name, version_id, terms)",
-            _channels(skills, versions, counts),
+            "channels (channel, path, namespace, name, version_id, terms, text_terms)",
+            _channels(skills, versions, counts, anywhere),
         )
-        _copy(cursor, "terms (term, skills)", counts.items())
+        _copy(
+            cursor,
+            "terms (term, skills, anywhere)",
+            ((term, counts[term], count) for term, count in anywhere.items()),
+        )
         trigrams = ((part, term) for term in counts for part in trigrams_of(term))
         _copy(cursor, "term_trigrams (trigram, term)", trigrams)
         for table in ("skills", "versions"):
@@ -114,6 +149,15 @@ def seed(url: str, skills: int, versions: int) -> float:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
     return time.perf_counter() - start
+
+
+# The quota is far away, but it is there: every publication is checked against it.
+_TOTALS: Final = """
+    UPDATE namespaces SET quota_bytes = 1000000000000, published_bytes = (
+        SELECT coalesce(sum(blobs.size), 0) FROM namespace_files JOIN blobs USING (digest)
+        WHERE namespace_files.namespace = namespaces.name
+    )
+"""
 
 
 def _copy(cursor: psycopg.Cursor[Any], into: str, rows: Any) -> None:
@@ -161,6 +205,7 @@ def _versions(versions: int, own: list[tuple[Digest, int]]) -> Iterator[tuple[ob
             digest,
             "seed",
             at,
+            json.dumps(_text_terms(number), separators=(",", ":")),
         )
 
 
@@ -171,9 +216,34 @@ def _files(own: list[tuple[Digest, int]]) -> Iterator[tuple[int, str, str]]:
         yield at, "notes.md", shared
 
 
-def _channels(skills: int, versions: int, counts: Counter[str]) -> Iterator[tuple[object, ...]]:
+def _namespace_files(
+    skills: int, versions: int, own: list[tuple[Digest, int]]
+) -> Iterator[tuple[str, str, int]]:
+    for at, (digest, _) in enumerate(own):
+        yield name_of(at // versions)[0], digest, 1
+    counts = Counter(name_of(number)[0] for number in range(skills))
+    for namespace, count in counts.items():
+        yield namespace, digest_of(_SHARED), count * versions
+
+
+def _text_terms(number: int) -> dict[str, int]:
+    return _counted(_body(number))
+
+
+@cache
+def _counted(text: str) -> dict[str, int]:
+    """The same texts return, so they are counted once."""
+    return body_terms(text)
+
+
+def _channels(
+    skills: int, versions: int, counts: Counter[str], anywhere: Counter[str]
+) -> Iterator[tuple[object, ...]]:
     for number in range(skills):
         namespace, name = name_of(number)
         found = terms_for(name, f"{namespace}/{name}", _description(number))
         counts.update(found)
-        yield "stable", f"{namespace}/{name}/", namespace, name, (number + 1) * versions, " ".join(found)
+        text = sorted(_text_terms(number).keys() - set(found))
+        anywhere.update((*found, *text))
+        at = (number + 1) * versions
+        yield "stable", f"{namespace}/{name}/", namespace, name, at, " ".join(found), " ".join(text)

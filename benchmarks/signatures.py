@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import check_signature, sign_files
+from skillwire.skill import Digest, digest_of
+from skillwire.trust import Publisher, check_signature, sign_files
 
 NOW = datetime.now(UTC)
 FILES = 8

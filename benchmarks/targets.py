@@ -129,6 +129,11 @@ def _stdio() -> Iterator[Target]:
 
 
 def _starting() -> Iterator[Target]:
+    # What clients use today.
+    ours = Series("start-2025 stdio", _US, _SMALL)
+    what = "start to the lists of a client of 2025-06-18 over stdio, N = 100"
+    yield Target(what, ours, _against(ours, TYPESCRIPT), 1.2, at_least=False)
+    yield Target(what, ours, _against(ours, PLAIN), 0.5, at_least=False)
     for transport in ("stdio", "http"):
         ours = Series(f"start {transport}", _US, _SMALL)
         what = f"start to first page over {transport}, N = 100"

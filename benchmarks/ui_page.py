@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import statistics
 import sys
 import tempfile
@@ -11,10 +12,9 @@ from pathlib import Path
 
 import httpx2
 
-from skillwire.host.directories import LocalDirectory
-from skillwire.host.host import SkillHost
-from skillwire.trust.origin import Origin
-from skillwire.ui.app import ReviewApp
+from skillwire.host import LocalDirectory, SkillHost
+from skillwire.trust import Origin
+from skillwire.ui import ReviewApp
 
 _ROUNDS = 20
 
@@ -47,13 +47,14 @@ async def measure(count: int) -> None:
             print(f"prepared in {(time.perf_counter() - started) * 1000:.0f} ms, before the link is printed")
             transport = httpx2.ASGITransport(app=app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
-                await client.get(app.link())
+                entered = await client.get(app.link())
+                [root] = re.findall(r'content="0;url=(/[^/"]+)/', entered.text)
                 for path in ("/", "/skills", "/skills?q=report"):
                     times: list[float] = []
                     size = 0
                     for _ in range(_ROUNDS):
                         started = time.perf_counter()
-                        answer = await client.get(path)
+                        answer = await client.get(root + path)
                         times.append((time.perf_counter() - started) * 1000)
                         assert answer.status_code == 200
                         size = len(answer.content)

@@ -40,6 +40,8 @@ class AuthorizationServer:
     denies: bool = False
     registers: bool = True
     revokes: bool = True
+    challenge_methods: list[str] | None = field(default_factory=lambda: ["S256"])
+    """The methods of PKCE in the metadata; `None` for none at all."""
     padding: int = 0
     """Bytes of white space that follow the metadata."""
     asks: bool = True
@@ -113,7 +115,11 @@ class AuthorizationServer:
             "issuer": self.issuer,
             **{f"{keys.get(name, name)}_endpoint": f"{self.issuer}/{name}" for name in names},
             "response_types_supported": ["code"],
-            "code_challenge_methods_supported": ["S256"],
+            **(
+                {}
+                if self.challenge_methods is None
+                else {"code_challenge_methods_supported": self.challenge_methods}
+            ),
             "authorization_response_iss_parameter_supported": True,
         }
 

@@ -13,7 +13,7 @@ from mcp.client.extension import advertise
 from mcp.shared.exceptions import MCPError
 from pydantic import ConfigDict
 
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.wire import EXTENSION_ID
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 """Protocol versions, and the mode in which the client comes to speak them."""

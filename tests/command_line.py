@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
+
+import pytest
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,38 @@ class Ended:
 Run: TypeAlias = Callable[..., Ended]
 
 
+class Person:
+    """A person at a terminal of this process: gives these answers, the last one again and again. What is
+    shown to them is on standard error, where a test sees it."""
+
+    def __init__(self, *answers: str) -> None:
+        self._answers = list(answers)
+
+    @property
+    def screen(self) -> TextIO:
+        return sys.stderr
+
+    def forget_typed_ahead(self) -> None:
+        pass
+
+    async def answer(self) -> str:
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+@contextmanager
+def person(*answers: str) -> Generator[None]:
+    """For as long as this lasts, a person is there to be asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skillwire.cli.ask.person_terminal", lambda: Person(*answers))
+        yield
+
+
+def as_person(run: Run, *words: object, answers: tuple[str, ...] = ("y",)) -> Ended:
+    """A command that a person runs, who answers with these lines what they are asked."""
+    with person(*answers):
+        return run(*words)
+
+
 def approved(run: Run, name: str, *options: str) -> Ended:
-    """Approve a skill as it is shown, by its digest, as a script does."""
-    where = [option for option in options if option not in ("--allow-tools", "--allow-code", "--json")]
-    digest = run("show", name, "--json", *where).document["digest"]
-    return run("approve", name, "--digest", digest, *options)
+    """Approve a skill as it is shown."""
+    return as_person(run, "approve", name, *options)

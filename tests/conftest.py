@@ -5,14 +5,19 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from folder_server import FolderServer, folder_server
 from properties import QUICK_EXAMPLES
+from skillwire.clients import clients
 
 # No deadlines: how long an example takes depends on what else the machine does. `tests/fuzz` runs for longer.
 _ALWAYS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -65,23 +70,34 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Generator[None
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def run_by_nobody() -> Generator[None]:
+    """Whoever runs the tests, the commands in them are those of a script: no agent, and no terminal to ask
+    on, unless a test says otherwise."""
+    with suppress(ImportError, OSError):
+        import fcntl
+        import termios
+
+        device = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        fcntl.ioctl(device, termios.TIOCNOTTY)
+        os.close(device)
+    signs = [
+        part.partition("=")[0]
+        for client in clients().values()
+        for sign in client.inside
+        for part in sign.split()
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (*signs, "AI_AGENT", "AGENT"):
+            patch.delenv(name, raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def folders() -> Generator[FolderServer]:
     """Skills of any folder over HTTP."""
     with folder_server() as server:
         yield server
-
-
-@pytest.fixture(params=["httpx", "aiohttp"])
-def each_transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A test over each transport that a client of HTTP has: that of its first requests and that of many."""
-    few = sys.maxsize
-    if request.param == "aiohttp":
-        import aiohttp as _aiohttp  # noqa: F401  # It takes long, and a first request has its time limit.
-
-        few = 0
-    monkeypatch.setattr("skillwire.host.http.transport.AIOHTTP_AFTER", few)
-    return request.param
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +121,19 @@ def logging_of_its_own() -> Generator[None]:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def small_disk() -> Generator[Path]:
+    """A real file system of four megabytes."""
+    # Not below pytest's folder: that is private to its user, and a database may run as another one.
+    place = Path(tempfile.mkdtemp(prefix="skillwire-disk-")).resolve()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0777", "tmpfs", str(place)], capture_output=True
+    )
+    if made.returncode:
+        place.rmdir()
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+    place.rmdir()

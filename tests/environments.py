@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,15 @@ def _installed(name: str) -> Path:
         message = f"the environment {name} is not set up: run make .envs/{name}/installed"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     return folder
+
+
+def bubblewrap() -> Path:
+    """The program `bwrap`: the one of `make .envs/bubblewrap`, or one that is installed."""
+    found = _ROOT / ".envs/bubblewrap/usr/bin/bwrap"
+    if found.exists():
+        return found
+    if (installed := shutil.which("bwrap")) is not None:
+        return Path(installed)
+    message = "there is no bubblewrap: run make .envs/bubblewrap"
+    pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return None

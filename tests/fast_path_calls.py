@@ -1,9 +1,13 @@
-"""Requests of 2026-07-28 as raw HTTP, and servers to send them to, with the fast path and without."""
+"""Requests of both eras, and servers to send them to, with the fast path and without.
+
+Those of 2026-07-28 go as raw HTTP, those of the 2025 revisions over pipes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from skillwire.server.app import SkillServer
-from skillwire.server.fastpath.answer import FastPath
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.options import ServerOptions
-from skillwire.sources.base import Source
+from skillwire.server import Address, HttpServer, ServerOptions, SkillServer
+from skillwire.server.fastpath import FastPath
+from skillwire.server.stdio import serve_lines
+from skillwire.sources import Source
 from trees import skill_md, write
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -153,6 +156,8 @@ class Talk:
         named = dict(field.split(b": ", 1) for field in fields)
         if b"content-length" in named:
             content = await self.reader.readexactly(int(named[b"content-length"]))
+        elif b"transfer-encoding" not in named:
+            content = await self.reader.read()
         else:
             content = b""
             while (size := int(await self.reader.readline(), 16)) > 0:
@@ -178,3 +183,78 @@ async def send(
         return await talk.ask(request(message, {"Connection": "close", **(changes or {})}, extra=extra))
     finally:
         talk.close()
+
+
+GREETING: dict[str, Any] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+
+
+def plain(method: str, identity: Any = 1, **params: Any) -> dict[str, Any]:
+    """A request of a 2025 revision."""
+    return {"jsonrpc": "2.0", "id": identity, "method": method, **({"params": params} if params else {})}
+
+
+def greeting(**changes: Any) -> dict[str, Any]:
+    """A request to `initialize`; `...` leaves a parameter out."""
+    params = {key: value for key, value in {**GREETING, **changes}.items() if value is not ...}
+    return plain("initialize", 0, **params)
+
+
+GREETED: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class PipeClient:
+    """A client over pipes. `is_sdk_used` says whether the server needed the SDK for it so far."""
+
+    def __init__(self, reader: asyncio.StreamReader, descriptor: int, server: SkillServer) -> None:
+        self._reader, self._descriptor, self._server = reader, descriptor, server
+
+    @property
+    def is_sdk_used(self) -> bool:
+        return "low_level" in self._server.__dict__
+
+    def send(self, *messages: Any) -> None:
+        lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in messages]
+        os.write(self._descriptor, b"".join(line + b"\n" for line in lines))
+
+    async def receive(self) -> Any:
+        return json.loads(await asyncio.wait_for(self._reader.readline(), 30))
+
+    async def ask(self, message: Any) -> Any:
+        self.send(message)
+        return await self.receive()
+
+
+@asynccontextmanager
+async def piped(server: SkillServer) -> AsyncGenerator[PipeClient]:
+    """A client of a server in this process, over pipes as over standard input and output."""
+    to_server, from_client = os.pipe()
+    to_client, from_server = os.pipe()
+    reader = asyncio.StreamReader(limit=1 << 24)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(to_client, "rb", 0)
+    )
+
+    async def serve() -> None:
+        async with server._running():  # pyright: ignore[reportPrivateUsage]
+            await serve_lines(
+                to_server,
+                from_server,
+                server._fast_path,  # pyright: ignore[reportPrivateUsage]
+                server._sdk_session,  # pyright: ignore[reportPrivateUsage]
+                server._on_connect,  # pyright: ignore[reportPrivateUsage]
+            )
+
+    task = asyncio.ensure_future(serve())
+    try:
+        yield PipeClient(reader, from_client, server)
+    finally:
+        os.close(from_client)
+        await task
+        for descriptor in (to_server, from_server):
+            os.close(descriptor)
+        transport.close()

@@ -14,9 +14,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 
 from skillwire import SkillServer
-from skillwire.server.http.asgi import Asgi, Message, Receive, Scope, Send
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.options import ServerOptions
+from skillwire.server import Address, Asgi, HttpServer, Message, Receive, Scope, Send, ServerOptions
 
 _MCP = "/mcp"
 

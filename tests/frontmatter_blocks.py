@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill import parse_skill_md
 
 
 def document(block: str, body: str = "") -> bytes:

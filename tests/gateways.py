@@ -18,12 +18,12 @@ from mcp.client.streamable_http import streamable_http_client
 
 from clients import ERAS
 from simulator import Simulator
-from skillwire.gateway import Caller, Gateway, GatewayOptions
-from skillwire.gateway.callers import new_token, with_caller
-from skillwire.host.config.server import ServerConfig
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.options import ServerOptions
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.access import Caller, new_token
+from skillwire.access.callers import with_caller
+from skillwire.gateway import Gateway, GatewayOptions
+from skillwire.host import ServerConfig
+from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.wire import EXTENSION_ID
 
 THOUGHT = 0.32
 """Seconds. An answer that comes sooner was given by nobody."""

@@ -63,7 +63,7 @@ REQUIREMENTS = (
         "FMT-9", BOTH, "Percent-encoding is decoded once, and no path traversal reaches a file system."
     ),
     Requirement(
-        "FMT-10", BOTH, "A relative reference starts at the directory of the SKILL.md that makes it."
+        "FMT-10", BOTH, "A relative reference in any file of a skill starts at the root of that skill."
     ),
     # Entries
     Requirement("ENT-1", BOTH, "An entry carries the URI, the whole frontmatter as JSON, and the resources."),
@@ -106,7 +106,9 @@ REQUIREMENTS = (
     ),
     Requirement("VER-3", HOST, "While a skill is in use, only files of its loaded entry are read."),
     Requirement(
-        "VER-4", HOST, "A directory listing adds nothing to a skill; a new child asks for a new approval."
+        "VER-4",
+        HOST,
+        "A directory listing adds nothing to a skill; a new or missing child shows a change.",
     ),
     Requirement("VER-5", HOST, "No file is fetched before someone needs it."),
     Requirement("VER-6", HOST, "A failed check refreshes the entry once, tries once more, then refuses."),

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from skillwire.json_types import JsonValue
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, child_uri, parse_uri, skill_name_in, skill_root
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import (
+from skillwire.skill import (
+    DYNAMIC,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    child_uri,
+    digest_of,
+    parse_uri,
+    skill_name_in,
+    skill_root,
+)
+from skillwire.trust import (
     CheckedEntry,
+    Origin,
     VerifiedFile,
     VerifiedSkill,
     check_entry,

@@ -24,11 +24,9 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.host import SkillHost
-from skillwire.host.tools import ToolResult
-from skillwire.skill.digests import digest_of
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.host import ServerConfig, SkillHost, ToolResult
+from skillwire.skill import digest_of
+from skillwire.wire import EXTENSION_ID
 
 DESCRIPTION = "Pays money back. Use when a customer asks for a refund."
 
@@ -346,6 +344,14 @@ def make_host(folder: Path, **options: Any) -> SkillHost:
             **options,
         }
     )
+
+
+def unreachable() -> Simulator:
+    """A server of this process that no client can connect to."""
+    sim = Simulator()
+    for method in ("initialize", "server/discover"):
+        sim.refuse(method, "not now")
+    return sim
 
 
 async def agree(question: object) -> bool:

@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from sample_entries import file_uri, skill_md
-from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.host import Layer, Rank, RenderContext, Style
 from skillwire.host.styles import all_styles
-from skillwire.host.styles.base import RenderContext, Style
-from skillwire.host.styles.ranks import Layer, Rank
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import VerifiedSkill, check_entry, verify_skill_md
+from skillwire.skill import SkillEntry, SkillResource, digest_of, parse_uri
+from skillwire.trust import Origin, VerifiedSkill, check_entry, verify_skill_md
 
 GOLDEN = Path(__file__).parent / "styles/golden"
 BUNDLED = Origin.local("bundled")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +33,15 @@ class Terminal:
         self._mine, theirs = pty.openpty()
         environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1", **(env or {})}
         self._process = subprocess.Popen(
-            [program, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=cwd
+            [program, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+            cwd=cwd,
+            start_new_session=True,
+            # The controlling terminal of the new session, as for a person's shell.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
 

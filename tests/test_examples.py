@@ -18,7 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.extension import advertise
 
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.wire import EXTENSION_ID
 
 pytestmark = pytest.mark.anyio
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from skillwire.files import atomic_writer, write_atomic
+from skillwire.files import atomic_writer, make_folder, write_atomic
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
@@ -42,3 +44,26 @@ def test_a_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
     write_atomic(link, b"new")
     assert target.read_bytes() == b"mine"
     assert not link.is_symlink()
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("no_umask")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_a_folder_and_its_parents_get_their_mode_whatever_the_umask_is(tmp_path: Path, mode: int) -> None:
+    make_folder(tmp_path / "a/b/c", mode)
+    make_folder(tmp_path / "a/b/c", 0o711)  # What is there is left as it is.
+    for folder in ("a", "a/b", "a/b/c"):
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == mode
+
+
+def test_a_folder_in_place_of_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in ("file", "file/below"):
+        with pytest.raises(OSError, match="Not a directory"):
+            make_folder(tmp_path / path)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
-
-PACKAGE = "skillwire"
-SOURCE = Path(__file__).parent.parent / "src"
+from tools.imports import PACKAGE, Import, imports_of, is_ours, package_of, read_package
 
 # A package may import itself and every package of a lower layer. Server, host and conformance share a layer,
 # so they never import each other.
@@ -21,116 +16,52 @@ LAYERS: Mapping[str, int] = {
     "limits": 0,
     "version": 0,
     "text": 0,
+    "documents": 0,
     "json_types": 0,
     "files": 0,
     "lazy": 0,
     "words": 0,
     "telemetry": 0,
-    "collector": 0,
     "skill": 1,
     "trust": 2,
     "catalog": 3,
     "wire": 4,
-    "sources": 5,
-    "server": 6,
-    "host": 6,
-    "conformance": 6,
-    "install": 7,
-    "gateway": 8,
-    "adapters": 8,
-    "ui": 8,
-    "registry": 9,
-    "": 9,  # the package itself: public names, no logic
-    "cli": 10,
-    "__main__": 11,
-    "pytest_plugin": 11,
+    "net": 5,
+    "clients": 5,
+    "consent": 6,
+    "access": 6,
+    "sources": 7,
+    "sandbox": 8,
+    "server": 9,
+    "host": 9,
+    "conformance": 9,
+    "install": 10,
+    "gateway": 11,
+    "adapters": 11,
+    "ui": 11,
+    "registry": 12,
+    "": 12,  # the package itself: public names, no logic
+    "chat": 13,
+    "evals": 14,
+    "cli": 15,
+    "__main__": 16,
+    "pytest_plugin": 16,
 }
 LEAVES = {name for name, layer in LAYERS.items() if layer == 0}
 
 SDK = {"mcp", "mcp_types"}
 USES_SDK = (
+    "skillwire.lazy",  # the one lock around the first import
     "skillwire.sources.mcp",
     "skillwire.server",
-    "skillwire.host.sessions",
-    "skillwire.host.subscriptions",
+    "skillwire.host.connection",
     "skillwire.host.transports",
     "skillwire.host.sdk",
-    "skillwire.host.http.direct",
-    "skillwire.host.login.flow",
+    "skillwire.host.http_client",
+    "skillwire.host.login_flow",
     "skillwire.gateway",
     "skillwire.adapters.fastmcp",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """`importer` names `imported` on `line`. A module of ours is named in full, down to its file."""
-
-    importer: str
-    imported: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.importer}:{self.line} imports {self.imported}"
-
-
-def read_package(source: Path) -> dict[str, str]:
-    """Give the text of every module under `source`, by module name; a package goes by its `__init__`."""
-    return {
-        ".".join(file.relative_to(source).with_suffix("").parts): file.read_text("utf-8")
-        for file in sorted((source / PACKAGE).rglob("*.py"))
-    }
-
-
-def imports_of(modules: Mapping[str, str]) -> list[Import]:
-    """Find every import, wherever it stands: in functions and under TYPE_CHECKING too."""
-    return [
-        Import(importer, _module_of(name, modules), line)
-        for importer, text in modules.items()
-        for name, line in _names(importer, ast.parse(text), modules)
-    ]
-
-
-def _names(importer: str, tree: ast.Module, modules: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                for alias in node.names:
-                    yield alias.name, node.lineno
-            case ast.ImportFrom():
-                base = _absolute(importer, node)
-                for alias in node.names:
-                    # `from skillwire.skill import uris` names a module, `... .uris import x` a value in one.
-                    name = f"{base}.{alias.name}"
-                    yield (name if _module_of(name, modules) in modules else base), node.lineno
-            case ast.Call(
-                func=ast.Name(id="import_module" | "__import__")
-                | ast.Attribute(value=ast.Name(id="importlib"), attr="import_module"),
-                args=[ast.Constant(value=str(name)), *_],
-            ):
-                yield name, node.lineno
-            case _:
-                pass
-
-
-def _absolute(importer: str, node: ast.ImportFrom) -> str:
-    if node.level == 0:
-        return node.module or ""
-    # The last part of a module's name is its file, `__init__` included: one dot takes it off.
-    return ".".join([*importer.split(".")[: -node.level], *([node.module] if node.module else [])])
-
-
-def _module_of(name: str, modules: Mapping[str, str]) -> str:
-    return f"{name}.__init__" if f"{name}.__init__" in modules else name
-
-
-def package_of(module: str) -> str:
-    parts = module.split(".")
-    return "" if len(parts) == 1 or parts[1] == "__init__" else parts[1]
-
-
-def is_ours(module: str) -> bool:
-    return module.split(".")[0] == PACKAGE
 
 
 def problems_of(modules: Mapping[str, str]) -> list[str]:
@@ -179,7 +110,7 @@ def _cycle(modules: Mapping[str, str], imports: list[Import]) -> list[str]:
 
 
 def test_imports_of_skillwire_point_one_way() -> None:
-    modules = read_package(SOURCE)
+    modules = read_package()
     assert "skillwire.skill.uris" in modules
     assert problems_of(modules) == []
 
@@ -204,7 +135,7 @@ INIT = "skillwire.skill.__init__"
         pytest.param(package(skill__entries="from . import uris", skill__uris=""), id="the same package"),
         pytest.param(package(sources__mcp="import mcp.client"), id="a source that speaks MCP"),
         pytest.param(package(server__app="from mcp_types import Result"), id="a server that speaks MCP"),
-        pytest.param(package(host__sessions="import mcp"), id="a connection that speaks MCP"),
+        pytest.param(package(host__connection="import mcp"), id="a connection that speaks MCP"),
         pytest.param(package(skill__names="import mcpx"), id="a package that only looks like the SDK"),
         pytest.param({INIT: "from .names import N", "skillwire.skill.names": ""}, id="a package's own names"),
     ],

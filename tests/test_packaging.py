@@ -95,8 +95,3 @@ def test_every_installed_package_is_pinned() -> None:
 
 def test_development_tools_are_no_extra() -> None:
     assert "dev" not in PROJECT["project"].get("optional-dependencies", {})
-
-
-def test_the_readme_clones_the_repository_that_the_package_names() -> None:
-    repository = PROJECT["project"]["urls"]["Repository"]
-    assert f"git clone {repository}" in (ROOT / "README.md").read_text("utf-8")

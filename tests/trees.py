@@ -6,12 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import parse_uri
-from skillwire.sources.base import Problem, Source
-from skillwire.sources.directory.roots import Root
-from skillwire.sources.directory.source import DirectorySource
+from skillwire.skill import DYNAMIC, SkillEntry, digest_of, parse_uri
+from skillwire.sources import DirectorySource, Problem, Root, Source
 
 
 def skill_md(name: str, description: str = "Does a thing. Use when a thing is to be done.") -> bytes:

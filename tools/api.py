@@ -11,14 +11,20 @@ SOURCE = Path(__file__).parent.parent / "src"
 PACKAGES = (
     "skillwire",
     "skillwire.server",
+    "skillwire.access",
+    "skillwire.consent",
     "skillwire.host",
     "skillwire.sources",
+    "skillwire.sandbox",
+    "skillwire.chat",
+    "skillwire.evals",
     "skillwire.install",
     "skillwire.gateway",
     "skillwire.adapters",
     "skillwire.ui",
     "skillwire.registry",
     "skillwire.conformance",
+    "skillwire.clients",
     "skillwire.trust",
     "skillwire.catalog",
     "skillwire.wire",
@@ -28,7 +34,7 @@ PACKAGES = (
 ADAPTERS = tuple(
     f"skillwire.adapters.{file.stem}"
     for file in sorted((SOURCE / "skillwire/adapters").glob("*.py"))
-    if file.stem not in ("__init__", "calls", "trial")
+    if file.stem not in ("__init__", "calls")
 )
 """The public modules: each imports a package that most users do not have, so no package exports its names."""
 

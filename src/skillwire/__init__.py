@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skillwire.conformance import Finding as Finding
     from skillwire.conformance import Report as Report
     from skillwire.conformance import verify as verify
+    from skillwire.consent import ApprovalRequest as ApprovalRequest
     from skillwire.errors import AmbiguousName as AmbiguousName
     from skillwire.errors import ApprovalRequired as ApprovalRequired
     from skillwire.errors import DigestMismatch as DigestMismatch
@@ -36,77 +37,63 @@ if TYPE_CHECKING:
     from skillwire.errors import UnlistedFile as UnlistedFile
     from skillwire.errors import VerificationError as VerificationError
     from skillwire.errors import VersionConflict as VersionConflict
-    from skillwire.host.approvals.asking import ApprovalRequest as ApprovalRequest
-    from skillwire.host.config.server import ServerConfig as ServerConfig
-    from skillwire.host.events import Event as Event
-    from skillwire.host.events import EventKind as EventKind
-    from skillwire.host.host import SkillHost as SkillHost
-    from skillwire.host.loaded import LoadedSkill as LoadedSkill
-    from skillwire.host.reader import ReadRequest as ReadRequest
-    from skillwire.host.tools import Tool as Tool
-    from skillwire.host.tools import ToolResult as ToolResult
+    from skillwire.host import Event as Event
+    from skillwire.host import EventKind as EventKind
+    from skillwire.host import LoadedSkill as LoadedSkill
+    from skillwire.host import ReadRequest as ReadRequest
+    from skillwire.host import ServerConfig as ServerConfig
+    from skillwire.host import SkillHost as SkillHost
+    from skillwire.host import Tool as Tool
+    from skillwire.host import ToolResult as ToolResult
     from skillwire.issues import Issue as Issue
     from skillwire.issues import Severity as Severity
     from skillwire.json_types import JsonObject as JsonObject
     from skillwire.json_types import JsonValue as JsonValue
     from skillwire.limits import Limits as Limits
-    from skillwire.server.app import SkillServer as SkillServer
-    from skillwire.server.attach import add_skills as add_skills
-    from skillwire.server.extension import SkillsExtension as SkillsExtension
-    from skillwire.server.legacy.features import LegacyFeatures as LegacyFeatures
-    from skillwire.server.options import ServerOptions as ServerOptions
-    from skillwire.skill.digests import Digest as Digest
-    from skillwire.skill.digests import digest_of as digest_of
-    from skillwire.skill.entries import DYNAMIC as DYNAMIC
-    from skillwire.skill.entries import SkillEntry as SkillEntry
-    from skillwire.skill.entries import SkillResource as SkillResource
-    from skillwire.skill.uris import SkillUri as SkillUri
-    from skillwire.skill.uris import parse_uri as parse_uri
-    from skillwire.sources.base import Change as Change
-    from skillwire.sources.base import DirectoryChild as DirectoryChild
-    from skillwire.sources.base import Problem as Problem
-    from skillwire.sources.base import Read as Read
-    from skillwire.sources.base import Source as Source
-    from skillwire.sources.base import Validator as Validator
-    from skillwire.sources.directory.source import DirectorySource as DirectorySource
-    from skillwire.sources.function import FunctionSource as FunctionSource
+    from skillwire.server import LegacyFeatures as LegacyFeatures
+    from skillwire.server import ServerOptions as ServerOptions
+    from skillwire.server import SkillServer as SkillServer
+    from skillwire.server import SkillsExtension as SkillsExtension
+    from skillwire.server import add_skills as add_skills
+    from skillwire.skill import DYNAMIC as DYNAMIC
+    from skillwire.skill import Digest as Digest
+    from skillwire.skill import SkillEntry as SkillEntry
+    from skillwire.skill import SkillResource as SkillResource
+    from skillwire.skill import SkillUri as SkillUri
+    from skillwire.skill import digest_of as digest_of
+    from skillwire.skill import parse_uri as parse_uri
+    from skillwire.sources import Change as Change
+    from skillwire.sources import DirectoryChild as DirectoryChild
+    from skillwire.sources import DirectorySource as DirectorySource
+    from skillwire.sources import FunctionSource as FunctionSource
+    from skillwire.sources import Problem as Problem
+    from skillwire.sources import Read as Read
+    from skillwire.sources import Source as Source
+    from skillwire.sources import Validator as Validator
     from skillwire.text import SafeLine as SafeLine
-    from skillwire.trust.approval import Grants as Grants
-    from skillwire.trust.approval import Policy as Policy
-    from skillwire.trust.guards import looks_like_uri as looks_like_uri
+    from skillwire.trust import ApprovalMode as ApprovalMode
+    from skillwire.trust import Grants as Grants
+    from skillwire.trust import looks_like_uri as looks_like_uri
 
 export(
     __name__,
     {
         "conformance": "Finding Report verify",
+        "consent": "ApprovalRequest",
         "errors": (
             "AmbiguousName ApprovalRequired DigestMismatch FormatError FrontmatterMismatch "
-            "InstalledInPart LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused SizeMismatch "
-            "SkillNotFound SkillwireError SourceError UnlistedFile VerificationError VersionConflict "
+            "InstalledInPart LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused "
+            "SizeMismatch SkillNotFound SkillwireError SourceError UnlistedFile VerificationError "
+            "VersionConflict"
         ),
-        "host.approvals.asking": "ApprovalRequest",
-        "host.config.server": "ServerConfig",
-        "host.events": "Event EventKind",
-        "host.host": "SkillHost",
-        "host.loaded": "LoadedSkill",
-        "host.reader": "ReadRequest",
-        "host.tools": "Tool ToolResult",
+        "host": "Event EventKind LoadedSkill ReadRequest ServerConfig SkillHost Tool ToolResult",
         "issues": "Issue Severity",
         "json_types": "JsonObject JsonValue",
         "limits": "Limits",
-        "server.app": "SkillServer",
-        "server.attach": "add_skills",
-        "server.extension": "SkillsExtension",
-        "server.legacy.features": "LegacyFeatures",
-        "server.options": "ServerOptions",
-        "skill.digests": "Digest digest_of",
-        "skill.entries": "DYNAMIC SkillEntry SkillResource",
-        "skill.uris": "SkillUri parse_uri",
-        "sources.base": "Change DirectoryChild Problem Read Source Validator",
-        "sources.directory.source": "DirectorySource",
-        "sources.function": "FunctionSource",
+        "server": "LegacyFeatures ServerOptions SkillServer SkillsExtension add_skills",
+        "skill": "DYNAMIC Digest SkillEntry SkillResource SkillUri digest_of parse_uri",
+        "sources": "Change DirectoryChild DirectorySource FunctionSource Problem Read Source Validator",
         "text": "SafeLine",
-        "trust.approval": "Grants Policy",
-        "trust.guards": "looks_like_uri",
+        "trust": "ApprovalMode Grants looks_like_uri",
     },
 )

@@ -46,7 +46,7 @@ class SourceError(SkillwireError):
     exit_code = 4
 
     def __init__(self, message: str, *, said: str = "") -> None:
-        from skillwire.issues import shown
+        from skillwire.text import shown
 
         self.plain = message
         self.said = shown(said, _SAID)
@@ -157,7 +157,7 @@ class OutOfSync(SkillwireError):
 
 
 class InstalledInPart(SkillwireError):
-    """The user must act: some skills were installed and others were not, as reported."""
+    """The user must act: some skills were installed or published and others were not, as reported."""
 
     exit_code = 11
 
@@ -172,6 +172,12 @@ class VersionConflict(SkillwireError):
     """The publisher must act: the registry has this version with other files, or it was withdrawn."""
 
     exit_code = 13
+
+
+class SandboxUnavailable(SkillwireError):
+    """The user must act: this machine cannot run a script in a sandbox. It is not run at all."""
+
+    exit_code = 14
 
 
 class Refusal(SkillwireError):

@@ -66,6 +66,38 @@ def read_regular(path: Path, limit: int) -> bytes:
         os.close(descriptor)
 
 
+def make_folder(path: Path | str, mode: int = 0o700) -> None:
+    """Make a folder and its parents where they are missing, all with this mode, whatever the umask is.
+
+    `Path.mkdir` gives parents the mode of the umask, which others may be able to write to.
+    """
+    missing: list[str] = []
+    folder = os.path.abspath(path)
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+        if folder == missing[-1]:
+            break
+    for one in reversed(missing):
+        try:
+            os.mkdir(one, mode)
+        except FileExistsError:
+            if not os.path.isdir(one):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), one) from None
+            continue  # Another process was faster.
+        os.chmod(one, mode)
+
+
+def folder_size(path: Path) -> int:
+    """The bytes of all regular files below a folder. Links are not followed."""
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            found = os.lstat(os.path.join(folder, name))
+            total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return total
+
+
 def file_stamp(path: Path) -> tuple[int, int, int] | None:
     """A value that differs after the file has changed; `None` when there is no such file."""
     try:

@@ -36,9 +36,3 @@ class Issue:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         text = f"{place}: {self.message}" if place else self.message
         return f"{text} ({self.fix})" if self.fix else text
-
-
-def shown(text: str, limit: int = 60) -> str:
-    """Untrusted text for a message: printable, shortened, and on one line."""
-    cut = text if len(text) <= limit else text[:limit] + "…"
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut)

@@ -1,10 +1,21 @@
-"""Public names that are imported on first use, so that a program only imports what it needs."""
+"""Imports on first use, so that a program only imports what it needs: of public names, and of the MCP SDK."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping
 from importlib import import_module
+
+_sdk = threading.Lock()
+
+
+def import_sdk() -> None:
+    """Import the MCP SDK. Its modules import each other in a circle, so two threads must not begin at once:
+    one of them would find a module that is not complete.
+    """
+    with _sdk:
+        import_module("mcp")
 
 
 def export(package: str, names: Mapping[str, str]) -> None:

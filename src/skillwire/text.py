@@ -104,6 +104,12 @@ class Cleaned:
         return ", ".join(parts)
 
 
+def shown(text: str, limit: int = 60) -> str:
+    """Untrusted text for a message: printable, shortened, and on one line."""
+    cut = text if len(text) <= limit else text[:limit] + "…"
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut)
+
+
 def clean_line(text: str, *, limit: int | None = None) -> Cleaned:
     """The text on one line, with white space collapsed, and at most `limit` characters."""
     if (limit is None or len(text) <= limit) and _PLAIN_LINE.fullmatch(text):
@@ -298,3 +304,16 @@ def _joins(char: str) -> bool:
     return (
         any(low <= point <= high for low, high in _JOINING_SCRIPTS) and unicodedata.category(char)[0] in "LM"
     )
+
+
+_COMMAND: Final = re.compile(r"[:;,.]?[^:;`]*`skillwire [^`]*`[^:;]*")
+
+
+def for_model(message: str) -> str:
+    """A message of ours as a model may read it: instead of a command, it says that the user must act.
+
+    A model with a shell would run the command, and it is the user who decides.
+    """
+    if "`skillwire " not in message:
+        return message
+    return f"{_COMMAND.sub('', message).rstrip(' :;,.')}. Only the user can act on that: tell them"

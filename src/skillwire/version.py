@@ -6,12 +6,11 @@ VERSION = "0.1.0"
 
 
 def pip_command(extra: str = "") -> str:
-    """The command that installs Skillwire with an extra. It is not on a package index yet.
+    """The command that installs Skillwire with an extra, in a checkout of it.
 
     If it was installed by pipx or uv, the command uses the same tool.
     """
-    name = f"skillwire[{extra}]" if extra else "skillwire"
-    return f"{_installer(sys.prefix)} '{name} @ git+https://github.com/skillwire/skillwire'"
+    return f"{_installer(sys.prefix)} '.[{extra}]'" if extra else f"{_installer(sys.prefix)} ."
 
 
 def _installer(prefix: str) -> str:

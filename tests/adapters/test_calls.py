@@ -14,9 +14,10 @@ import pytest
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire import ServerConfig
-from skillwire.adapters.calls import Question, ShownQuestions, ask_or_call, may_ask
+from skillwire.adapters import Question
+from skillwire.adapters.calls import ShownQuestions, ask_or_call, may_ask
 from skillwire.host import SkillHost, ToolResult, open_in_thread, run_sync
-from skillwire.trust.approval import shown_digest
+from skillwire.trust import shown_digest
 from skillwire.version import pip_command
 
 pytestmark = pytest.mark.anyio

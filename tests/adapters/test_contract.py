@@ -39,7 +39,7 @@ def test_every_adapter_keeps_the_contract(tmp_path: Path) -> None:
 def test_every_adapter_is_held_to_the_contract() -> None:
     source = HERE.parent.parent / "src/skillwire/adapters"
     # Not held to it: what adapters share, and one that writes folders and runs no tools.
-    others = {"__init__", "calls", "trial", "claude_agent_sdk"}
+    others = {"__init__", "calls", "claude_agent_sdk"}
     adapters = {file.stem for file in source.glob("*.py")} - others
     assert adapters <= set(ADAPTERS)
 
@@ -48,5 +48,5 @@ def test_every_adapter_is_held_to_the_contract() -> None:
     "file", sorted((HERE.parent.parent / "src/skillwire/adapters").glob("*.py")), ids=str
 )
 def test_an_adapter_is_small(file: Path) -> None:
-    if file.stem not in ("trial", "calls"):  # These are no adapters: a trial, and what all of them share.
+    if file.stem != "calls":  # What all adapters share.
         assert len(file.read_text("utf-8").splitlines()) < 150

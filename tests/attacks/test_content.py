@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator import Simulator, agree, call, opened
+from simulator import Simulator, agree, call, opened, unreachable
+from skillwire.consent import ApprovalRequest
 from skillwire.errors import (
     ApprovalRequired,
     DigestMismatch,
@@ -17,9 +18,8 @@ from skillwire.errors import (
     UnlistedFile,
     VerificationError,
 )
-from skillwire.host.approvals.asking import ApprovalRequest
 from skillwire.limits import Limits
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 pytestmark = pytest.mark.anyio
 
@@ -191,7 +191,7 @@ async def test_a_tampered_cache_of_an_unreachable_server_gives_nothing(tmp_path:
         await host.load("refunds")
         for file in host.admin.cache.files():
             file.path.write_bytes(b"---\nname: refunds\n---\npoison")
-    async with opened(tmp_path, shop="skillwire-no-such-command") as host:
+    async with opened(tmp_path, shop=unreachable()) as host:
         result = await call(host, "load_skill", name="refunds")
     assert result.is_error
     assert "poison" not in result.text
@@ -261,7 +261,7 @@ async def test_a_dynamic_skill_is_asked_about_again_when_it_says_something_new(t
         skill.change_body("Something else.\n")
         await host.load("weather")
         assert asked == ["unbindable"] * 3
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
 
 
 @pytest.mark.requirement("ENT-2")

@@ -11,7 +11,7 @@ import pytest
 from simulator import Simulator, agree, opened
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.limits import Limits
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 pytestmark = pytest.mark.anyio
 

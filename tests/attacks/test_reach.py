@@ -8,7 +8,7 @@ import pytest
 
 from simulator import Simulator, agree, call, opened
 from skillwire.errors import AmbiguousName, ApprovalRequired, FormatError, SkillNotFound
-from skillwire.host.reader import ReadRequest
+from skillwire.host import ReadRequest
 
 pytestmark = pytest.mark.anyio
 

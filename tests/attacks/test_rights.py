@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from simulator import Simulator, agree, call, opened
+from skillwire.consent import ApprovalRequest
 from skillwire.errors import ApprovalRequired
-from skillwire.host.approvals.asking import ApprovalRequest
-from skillwire.trust.approval import Grants, Policy
+from skillwire.trust import ApprovalMode, Grants
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
 
 ASKING = {"ask": agree}
-ALWAYS = {"approval": Policy.ALWAYS}
+ALWAYS = {"approval": ApprovalMode.ALWAYS}
 
 
 @pytest.mark.requirement("SEC-2")
@@ -128,13 +128,15 @@ async def test_a_policy_that_always_loads_grants_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("SEC-5", "FMT-8")
-@pytest.mark.parametrize("policy", [Policy.ALWAYS, Policy.PROMPT])
-async def test_a_nested_skill_is_not_loaded_with_the_one_around_it(tmp_path: Path, policy: Policy) -> None:
+@pytest.mark.parametrize("mode", [ApprovalMode.ALWAYS, ApprovalMode.PROMPT])
+async def test_a_nested_skill_is_not_loaded_with_the_one_around_it(
+    tmp_path: Path, mode: ApprovalMode
+) -> None:
     sim = Simulator()
     nested = sim.skill("inner", path="outer/inner", body="Nested orders.\n")
     sim.skill("outer", files={"inner/SKILL.md": nested.files["SKILL.md"]})
-    async with opened(tmp_path, evil=sim, config={"approval": policy}) as host:
-        if policy is Policy.PROMPT:
+    async with opened(tmp_path, evil=sim, config={"approval": mode}) as host:
+        if mode is ApprovalMode.PROMPT:
             await host.admin.approve(await host.find("outer"))
         await host.load("outer")
         with pytest.raises(ApprovalRequired) as caught:
@@ -278,7 +280,7 @@ async def test_anything_but_a_clear_yes_loads_nothing(tmp_path: Path, answer: ob
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("refunds")
         assert caught.value.reason == "denied"
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
     assert sim.read_uris() == []
 
 

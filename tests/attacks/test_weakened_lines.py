@@ -14,16 +14,13 @@ import pytest
 from fast_path_calls import HEADERS, META, SKILL, aged, folder, running
 from simulator import Simulator, agree, call, opened
 from skillwire.errors import DigestMismatch, FormatError, SkillNotFound, SkillwireError, SourceError
-from skillwire.host.http.client import CappedClient
+from skillwire.host.http_client import CappedClient
 from skillwire.json_types import JsonObject
-from skillwire.server.fastpath.parse import FastRequest, parse_request
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri
-from skillwire.sources.base import Read, Source
+from skillwire.server.fastpath import FastRequest, parse_request
+from skillwire.skill import Digest, SkillEntry, SkillResource, SkillUri, digest_of
+from skillwire.sources import Read, Source
 from skillwire.sources.directory.files import FileValidator, hash_file, is_as_stamped, stamp_of
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import check_entry, verify_file
+from skillwire.trust import Origin, check_entry, verify_file
 from skillwire.wire.responses import file_bytes
 from wild_http import Call, wild_http
 

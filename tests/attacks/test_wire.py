@@ -16,15 +16,12 @@ import pytest
 import wild_stdio
 from simulator import Simulator, agree, call, opened
 from skillwire.errors import LimitExceeded, SkillwireError, SourceError
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.host import SkillHost
-from skillwire.host.sessions import Status
+from skillwire.host import ServerConfig, SkillHost, Status
 from skillwire.limits import Limits
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 from wild_http import Call, wild_http
 
 pytestmark = pytest.mark.anyio
-each_transport = pytest.mark.usefixtures("each_transport")
 
 SMALL = {"ask": agree, "limits": Limits(answer_bytes=200_000)}
 
@@ -122,7 +119,6 @@ async def test_a_process_that_does_not_exit_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["declared", "chunked", "event stream"])
-@each_transport
 async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_path: Path, kind: str) -> None:
     sent = 0
 
@@ -156,7 +152,6 @@ async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_pat
 
 
 @pytest.mark.requirement("SEC-9")
-@each_transport
 async def test_a_compressed_answer_is_refused_unopened(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         assert request.headers["accept-encoding"] == "identity"
@@ -176,7 +171,6 @@ async def test_a_compressed_answer_is_refused_unopened(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("SEC-3")
-@each_transport
 async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_along(tmp_path: Path) -> None:
     async def thief(request: Call) -> None:
         await request.behave()
@@ -202,7 +196,6 @@ async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_alo
         ("sk-12345678", "the server does not accept the token it was given (HTTP 401)"),
     ],
 )
-@each_transport
 async def test_a_server_that_requires_a_token_is_reported_as_such(
     tmp_path: Path, token: str, reason: str
 ) -> None:
@@ -221,7 +214,6 @@ async def test_a_server_that_requires_a_token_is_reported_as_such(
     }
 
 
-@each_transport
 async def test_a_web_page_instead_of_an_answer_is_reported_once(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         await request.send("200 OK", b"<p>Welcome", content_type="text/html; charset=utf-8")
@@ -240,7 +232,6 @@ async def test_a_web_page_instead_of_an_answer_is_reported_once(tmp_path: Path) 
         ("500 Oops", "HTTP 500"),
     ],
 )
-@each_transport
 async def test_an_http_status_is_reported_as_the_reason(tmp_path: Path, status: str, reason: str) -> None:
     async def respond(request: Call) -> None:
         await request.send(status, b"<html>\x1b[2J", content_type="text/html")
@@ -253,7 +244,6 @@ async def test_an_http_status_is_reported_as_the_reason(tmp_path: Path, status: 
 @pytest.mark.slow
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["no head", "no body", "dripping", "event stream"])
-@each_transport
 async def test_an_http_answer_that_never_ends_times_out(tmp_path: Path, kind: str) -> None:
     async def respond(request: Call) -> None:
         if request.method != "resources/read":
@@ -280,7 +270,6 @@ async def test_an_http_answer_that_never_ends_times_out(tmp_path: Path, kind: st
 
 @pytest.mark.requirement("SEC-11")
 @pytest.mark.parametrize("body", [b"\x1b[2J\x00 not json", b'{"jsonrpc": "2.0", "id": 1}', b"[]", b""])
-@each_transport
 async def test_nonsense_over_http_fails_one_request_and_writes_nothing_to_the_terminal(
     tmp_path: Path, body: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -307,7 +296,6 @@ async def test_nonsense_over_http_fails_one_request_and_writes_nothing_to_the_te
 
 
 @pytest.mark.requirement("SEC-11")
-@each_transport
 async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,7 +312,6 @@ async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
 
 
 @pytest.mark.requirement("SEC-9")
-@each_transport
 async def test_a_stream_is_not_resumed_forever(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         if request.method == "resources/read" or request.verb == "GET":
@@ -342,7 +329,6 @@ async def test_a_stream_is_not_resumed_forever(tmp_path: Path) -> None:
     assert len([request for request in calls if request.verb == "GET"]) <= 1
 
 
-@each_transport
 async def test_one_slow_request_does_not_delay_or_end_the_others(tmp_path: Path) -> None:
     arrived = anyio.Event()
     let_go = anyio.Event()
@@ -378,7 +364,6 @@ async def test_one_slow_request_does_not_delay_or_end_the_others(tmp_path: Path)
         assert "late" in answers[0]
 
 
-@each_transport
 @pytest.mark.slow
 async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Path) -> None:
     sessions = 0
@@ -413,7 +398,6 @@ async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Pat
 
 
 @pytest.mark.requirement("SEC-9")
-@each_transport
 async def test_a_stream_that_ends_at_once_is_not_reopened_forever(tmp_path: Path) -> None:
     async def respond(request: Call) -> None:
         if request.method == "initialize":
@@ -439,7 +423,6 @@ async def test_a_stream_that_ends_at_once_is_not_reopened_forever(tmp_path: Path
     assert len([request for request in calls if request.verb == "GET"]) == 1
 
 
-@each_transport
 @pytest.mark.slow
 async def test_an_open_stream_outlasts_the_timeout_of_a_call(tmp_path: Path) -> None:
     listened = anyio.Event()
@@ -491,7 +474,6 @@ def _event(method: str, params: Mapping[str, object]) -> bytes:
 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["notifications", "requests"])
-@each_transport
 async def test_unsolicited_messages_over_http_are_counted_and_cut_off(tmp_path: Path, kind: str) -> None:
     """S7: over HTTP they come on the stream of an answer, and on the one that stays open."""
     sent = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import signatures
-from skillwire.trust.signatures import check_signature
+from skillwire.trust import check_signature
 
 
 def test_half_are_signed_by_key_and_half_by_certificate_and_all_are_accepted() -> None:

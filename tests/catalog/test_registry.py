@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 
 from properties import examples
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
-from skillwire.catalog.naming import Naming, SkillKey
-from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
+from skillwire.catalog import Changes, Naming, RegisteredSkill, Registry, SkillKey
+from skillwire.catalog.registry import copies_of, without_copies
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.origin import Origin
+from skillwire.skill import SkillEntry, parse_uri
+from skillwire.trust import Origin
 
 REFUNDS = make_entry("skill://refunds/SKILL.md")
-DEEP_REFUNDS = make_entry("skill://acme/refunds/SKILL.md")
+DEEP_REFUNDS = make_entry("skill://acme/refunds/SKILL.md", {"deep.md": b"deeper"})
 INVOICES = make_entry("skill://invoices/SKILL.md")
 
 
@@ -89,13 +88,43 @@ def test_a_name_that_belonged_to_another_skill_is_not_reused() -> None:
 @pytest.mark.requirement("ENT-5")
 def test_two_skills_that_arrive_together_are_both_qualified_and_the_bare_name_is_ambiguous() -> None:
     registry = Registry()
-    registry.replace_many({DEMO: [REFUNDS], LOCAL: [REFUNDS]})
+    registry.replace_many({DEMO: [REFUNDS], LOCAL: [make_entry(REFUNDS.uri, {"own.md": b"own"})]})
     assert handles(registry) == ["local/refunds", "demo/refunds"]
     with pytest.raises(AmbiguousName) as caught:
         registry.find("refunds")
     assert caught.value.candidates == ("demo/refunds", "local/refunds")
     assert str(caught.value) == "refunds fits several skills: say which one of demo/refunds, local/refunds"
     assert caught.value.exit_code == 8
+
+
+@pytest.mark.requirement("ENT-5")
+def test_copies_of_the_same_files_are_one_skill_by_name_and_the_local_one_is_meant() -> None:
+    registry = Registry()
+    elsewhere = make_entry("skill://acme/refunds/SKILL.md")
+    registry.replace_many({OTHER: [REFUNDS], DEMO: [elsewhere], LOCAL: [REFUNDS]})
+    assert [registry.find("refunds").origin for _ in range(2)] == [LOCAL, LOCAL]
+    copies = copies_of(registry.skills())
+    assert {key.origin: [copy.origin for copy in group] for key, group in copies.items()} == {
+        LOCAL: [DEMO, OTHER]
+    }
+    assert [skill.origin for skill in without_copies(registry.skills())] == [LOCAL]
+    # A host style may have another order: the user's own files stand for their copies all the same.
+    assert copies_of(reversed(registry.skills())) == copies
+    registry.clear(LOCAL)
+    assert registry.find("refunds").origin == DEMO
+    # One of them changes: the name is ambiguous again.
+    registry.replace(DEMO, [DEEP_REFUNDS])
+    with pytest.raises(AmbiguousName):
+        registry.find("refunds")
+
+
+@pytest.mark.requirement("ENT-5")
+def test_a_skill_without_digests_is_no_copy() -> None:
+    registry = Registry()
+    registry.replace_many({DEMO: [make_entry(dynamic=True)], OTHER: [make_entry(dynamic=True)]})
+    assert copies_of(registry.skills()) == {}
+    with pytest.raises(AmbiguousName):
+        registry.find("refunds")
 
 
 @pytest.mark.requirement("ENT-5")

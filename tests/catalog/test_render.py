@@ -9,19 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sample_entries import DEMO, LOCAL, OTHER, loaded, make_entry, read
-from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import (
+from skillwire.catalog import (
     CatalogText,
-    is_for_models,
+    RegisteredSkill,
+    Registry,
     render_catalog,
     render_file,
-    render_found,
     render_skill,
 )
+from skillwire.catalog.render import is_for_models, render_found
 from skillwire.limits import Limits
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.origin import Origin
+from skillwire.skill import SkillEntry, parse_uri
+from skillwire.trust import Origin
 
 JUDGEMENT = re.compile(r"\b(trusted|safe|secure|verified|genuine)\b")
 
@@ -147,7 +146,7 @@ def test_search_results_stay_within_their_budget_and_in_order(room: int, partial
 
 
 def test_a_search_without_results_says_so_and_local_skills_mention_no_server() -> None:
-    assert render_found([]) == "No skill has these words. Try other words, or fewer."
+    assert render_found([]) == "No skill seems to fit. Try other words, or work without a skill."
     assert "server" not in render_found([], registered(2, LOCAL))
 
 

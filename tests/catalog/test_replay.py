@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.catalog.replay import Candidate, fit_replay
-from skillwire.skill.digests import SetDigest
+from skillwire.catalog.render import Candidate, fit_replay
+from skillwire.skill import SetDigest
 
 HEX = "0123456789abcdef"
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.catalog.selection import EVERYTHING, Selection
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import make_uri
+from skillwire.catalog import EVERYTHING, Selection
+from skillwire.skill import DYNAMIC, SkillEntry, make_uri
 
 
 def entry(name: str) -> SkillEntry:

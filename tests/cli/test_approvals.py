@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved
+from command_line import Ended, Run, approved, as_person
 from folder_server import FolderServer
 from skillwire.cli import main
-from terminals import Terminal
+from terminals import SKILLWIRE, Terminal
 
 pytestmark = pytest.mark.process
 
@@ -55,42 +56,47 @@ def states(run: Run) -> dict[str, str]:
     return {one["handle"]: one["approval"]["state"] for one in run("list", "--json").document["skills"]}
 
 
-def test_a_pattern_asks_about_each_skill_that_matches_and_about_no_other(run: Run) -> None:
+def test_a_pattern_asks_once_about_the_skills_that_match_and_about_no_other(run: Run) -> None:
     terminal = Terminal("approve", "shop/re*")
+    terminal.wait_for("Approve these 2 skills?")
     for name in ("refunds", "returns"):
-        terminal.wait_for(f"{name} from MCP · shop is not approved.")
-        terminal.wait_for("[N]o", after=f"{name} from MCP")
-        terminal.type("y\n")
-        terminal.wait_for(f"Approved {name} from MCP · shop as it is now, 1 file.")
+        assert f"{name} from MCP · shop is not approved." in terminal.screen
+    assert "letters from MCP" not in terminal.screen
+    terminal.type("t\n")
+    terminal.wait_for("How to do returns.")
+    terminal.wait_for("Approve these 2 skills?", 2)
+    terminal.type("y\n")
+    terminal.wait_for("Approved returns from MCP · shop as it is now, 1 file.")
     assert terminal.end() == 0
-    assert states(run) == {"letters": "new", "refunds": "approved", "returns": "approved"}
+    assert states(run) == {"letters": "not approved", "refunds": "approved", "returns": "approved"}
 
 
-def test_a_pattern_needs_digests_without_a_terminal(run: Run) -> None:
-    digests = [run("show", name, "--json").document["digest"] for name in ("refunds", "returns")]
-    assert run("approve", "shop/re*").code == 7
-    # One digest too few: what it does not name is not approved.
-    assert run("approve", "shop/re*", "--digest", digests[0]).code == 7
-    assert states(run)["returns"] == "new"
-    given = run("approve", "shop/re*", "--digest", digests[0], "--digest", digests[1], "--json")
-    assert [one["name"] for one in given.document["approved"]] == ["refunds", "returns"]
-    ended = run("approve", "nothing*")
+def test_nothing_is_approved_without_a_terminal_whatever_standard_input_says(run: Run) -> None:
+    refused = run("approve", "refunds")
+    assert refused.code == 7
+    assert refused.err == (
+        "skillwire: nothing was approved: there is no terminal to ask on: run this in one, over SSH "
+        "with `ssh -t`, or use the review page\n"
+    )
+    said = subprocess.run(
+        [SKILLWIRE, "approve", "refunds"], input="y\n", capture_output=True, text=True, start_new_session=True
+    )
+    assert (said.returncode, "there is no terminal" in said.stderr) == (7, True)
+    assert set(states(run).values()) == {"not approved"}
+    ended = as_person(run, "approve", "nothing*")
     assert (ended.code, "no skill matches nothing*" in ended.err) == (8, True)
 
 
-def test_all_skills_of_a_server_are_asked_about_until_a_no(run: Run) -> None:
+def test_all_skills_of_a_server_that_wait_are_shown_and_asked_about_once(run: Run) -> None:
     approved(run, "letters")
-    terminal = Terminal("approve", "--all", "--on", "shop")
-    terminal.wait_for("refunds from MCP · shop")
-    terminal.wait_for("[N]o")
-    assert "letters from MCP" not in terminal.screen
-    terminal.type("y\n")
-    terminal.wait_for("[N]o", after="returns from MCP · shop is not approved.")
-    terminal.type("n\n")
-    assert terminal.end() == 7
-    assert states(run) == {"letters": "approved", "refunds": "approved", "returns": "new"}
-    approved(run, "returns")
-    ended = run("approve", "--all", "--on", "shop")
+    refused = as_person(run, "approve", "--all", "--on", "shop", answers=("n",))
+    assert (refused.code, "the 2 skills were not approved" in refused.err) == (7, True)
+    assert states(run) == {"letters": "approved", "refunds": "not approved", "returns": "not approved"}
+    ended = as_person(run, "approve", "--all", "--on", "shop")
+    assert ended.err.count("[N]o") == 1
+    assert "letters from MCP" not in ended.err
+    assert set(states(run).values()) == {"approved"}
+    ended = as_person(run, "approve", "--all", "--on", "shop")
     assert (ended.code, "has no skill that needs approval" in ended.err) == (8, True)
 
 
@@ -121,9 +127,9 @@ def test_a_yes_for_once_loads_and_leaves_nothing_behind(run: Run) -> None:
     terminal.type("o\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0
-    assert states(run)["refunds"] == "new"
+    assert states(run)["refunds"] == "not approved"
     assert run("approvals").out == "Nothing is approved.\n"
-    assert run("cache", "list", "--json").document["files"] == []
+    assert run("config", "cache", "--json").document["files"] == []
 
 
 def test_a_no_to_a_changed_skill_leaves_it_changed(run: Run) -> None:
@@ -138,20 +144,25 @@ def test_a_no_to_a_changed_skill_leaves_it_changed(run: Run) -> None:
 
 
 def test_a_declined_skill_is_listed_for_people_and_not_in_the_catalog_for_models(run: Run) -> None:
-    assert run("decline", "refunds").code == 0
-    assert states(run) == {"letters": "new", "refunds": "declined", "returns": "new"}
-    ended = run("catalog")
+    assert run("approvals", "decline", "refunds").code == 0
+    assert states(run) == {"letters": "not approved", "refunds": "declined", "returns": "not approved"}
+    ended = run("list", "--for-model")
     assert ("refunds" in ended.out, "returns" in ended.out) == (False, True)
     assert ended.err == "1 skill is not shown to models: `skillwire list` shows it\n"
     assert "refunds" in run("search", "refunds").out
     assert run("revoke", "refunds").code == 0
-    assert "refunds" in run("catalog").out
+    assert "refunds" in run("list", "--for-model").out
 
 
 def test_approvals_are_listed_with_who_gave_them_when_and_how(run: Run) -> None:
     approved(run, "refunds", "--allow-code")
     out = run("approvals").out
-    for part in ("skill://refunds/SKILL.md  shop", "digest    sha256:", "execute_code", "approved by digest"):
+    for part in (
+        "skill://refunds/SKILL.md  shop",
+        "digest    sha256:",
+        "execute_code",
+        "approved on a terminal",
+    ):
         assert part in out
     [one] = run("approvals", "list", "--json").document["approvals"]
     assert (one["label"], one["execute_code"], one["allowed_tools"]) == ("shop", True, False)
@@ -166,16 +177,20 @@ def test_approvals_are_exported_and_imported_after_a_review(run: Run, tmp_path: 
     Path("approvals.json").write_text(exported)
     for name in ("refunds", "returns"):
         run("revoke", name)
-    assert set(states(run).values()) == {"new"}
+    assert set(states(run).values()) == {"not approved"}
     ended = run("approvals", "import", "approvals.json")
-    assert (ended.code, "skill://refunds/SKILL.md" in ended.err, "add --yes" in ended.err) == (7, True, True)
+    assert (ended.code, "skill://refunds/SKILL.md" in ended.err, "no terminal" in ended.err) == (
+        7,
+        True,
+        True,
+    )
     terminal = Terminal("approvals", "import", "approvals.json")
     terminal.wait_for("[y/N]")
     terminal.type("n\n")
     assert terminal.end() == 7
-    assert set(states(run).values()) == {"new"}
-    assert run("approvals", "import", "approvals.json", "--yes", "--json").document["imported"] == 2
-    assert states(run) == {"letters": "new", "refunds": "approved", "returns": "approved"}
+    assert set(states(run).values()) == {"not approved"}
+    assert as_person(run, "approvals", "import", "approvals.json", "--json").document["imported"] == 2
+    assert states(run) == {"letters": "not approved", "refunds": "approved", "returns": "approved"}
     listed = run("approvals", "list", "--json").document["approvals"]
     assert all("imported; approved by " in one["approved_how"] for one in listed)
     assert [one["allowed_tools"] for one in listed if "returns" in one["uri"]] == [True]
@@ -197,7 +212,40 @@ def test_an_inconsistent_export_approves_nothing(run: Run, damage: object) -> No
     document = run("approvals", "export").out
     run("revoke", "refunds")
     Path("approvals.json").write_text(damage(document))  # type: ignore[operator]
-    ended = run("approvals", "import", "approvals.json", "--yes")
+    ended = as_person(run, "approvals", "import", "approvals.json")
     assert (ended.code, ended.err.count("\n")) == (4, 1)
-    assert set(states(run).values()) == {"new"}
-    assert run("approvals", "import", "nowhere.json", "--yes").code == 4
+    assert set(states(run).values()) == {"not approved"}
+    assert as_person(run, "approvals", "import", "nowhere.json").code == 4
+
+
+def test_revoke_takes_the_server_and_patterns_and_all(run: Run) -> None:
+    as_person(run, "approve", "--all", "--on", "shop")
+    assert run("revoke", "refunds", "--on", "elsewhere").code == 8
+    assert run("revoke", "re*", "--on", "shop").code == 0
+    assert states(run) == {"letters": "approved", "refunds": "not approved", "returns": "not approved"}
+    assert run("approvals", "decline", "--all", "--on", "shop").code == 0
+    assert states(run) == {"letters": "approved", "refunds": "declined", "returns": "declined"}
+    assert run("revoke", "returns", "--on", "shop").code == 0
+    assert states(run)["returns"] == "not approved"
+    assert run("revoke", "--all", "--on", "shop").code == 0
+    assert states(run)["letters"] == "not approved"
+
+
+def test_an_installed_copy_of_a_skill_is_revoked_with_it(run: Run) -> None:
+    approved(run, "refunds")
+    assert run("add", "shop/refunds", "--yes").code == 0
+    ended = run("revoke", "refunds")
+    assert ended.code == 0, ended.err
+    assert ended.out.count("\n") == 1
+    assert "local · project" in ended.out
+    assert "MCP · shop" in ended.out
+    assert set(states(run).values()) == {"not approved"}
+
+
+def test_the_commands_that_show_prints_can_be_run_as_they_are(run: Run, folders: FolderServer) -> None:
+    words = ("--no-config", "--server", f"other={folders.at('served')}")
+    shown = run("show", "other/refunds", *words).out
+    [line] = [line for line in shown.splitlines() if "skillwire approve" in line]
+    again = line.partition("skillwire ")[2].split()
+    assert as_person(run, *again).code == 0
+    assert "approved: as it is now" in run("show", "other/refunds", *words).out

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from skillwire.cli import main
-from skillwire.cli.client_config import CLIENTS, ClientServer, client_config
 from skillwire.cli.commands import commands_of
-from skillwire.cli.commands.publish import CLIENTS as OFFERED
+from skillwire.cli.commands.serving import CLIENTS
 from skillwire.cli.parser import read_words, words_of
+from skillwire.clients import ClientServer, shown_entry, writable_clients
 
 STDIO = ClientServer(command=("/bin/skillwire", "serve", "/my skills", 'od"d'))
 HTTP = ClientServer(url="https://skills.example/mcp")
@@ -26,17 +26,24 @@ PATHS = {
     "cursor": ("mcpServers", "skills"),
     "vscode": ("servers", "skills"),
     "codex": ("mcp_servers", "skills"),
-    "gemini": ("mcpServers", "skills"),
+    "gemini-cli": ("mcpServers", "skills"),
     "goose": ("extensions", "skills"),
     "zed": ("context_servers", "skills"),
     "windsurf": ("mcpServers", "skills"),
+    "opencode": ("mcp", "skills"),
+    "qwen-code": ("mcpServers", "skills"),
+    "github-copilot": ("mcpServers", "skills"),
+    "cline": ("mcpServers", "skills"),
+    "junie": ("mcpServers", "skills"),
 }
 PARSERS = {"codex": tomllib.loads, "goose": yaml.safe_load}
 
 
 def entry(client: str, server: ClientServer) -> dict[str, Any]:
-    snippet, place = client_config(client, server)
-    assert place.endswith(".")
+    known = writable_clients()[client]
+    assert known.config is not None
+    assert known.config.place.endswith(".")
+    snippet = shown_entry(known, server)
     document = PARSERS.get(client, json.loads)(snippet)
     for key in PATHS[client]:
         document = document[key]
@@ -44,14 +51,16 @@ def entry(client: str, server: ClientServer) -> dict[str, Any]:
 
 
 def test_every_client_of_the_option_has_a_format() -> None:
-    assert list(OFFERED) == list(CLIENTS)
-    assert set(PATHS) | {"claude-code"} == set(CLIENTS)
+    assert set(PATHS) | {"claude-code"} == set(writable_clients())
+    assert tuple(writable_clients()) == CLIENTS
 
 
 @pytest.mark.parametrize("client", PATHS)
 def test_a_command_is_given_word_by_word(client: str) -> None:
     written = entry(client, STDIO)
-    assert (written.get("command") or written["cmd"], *written["args"]) == STDIO.command
+    program = written.get("command") or written["cmd"]
+    words = program if isinstance(program, list) else [program, *written["args"]]
+    assert tuple(words) == STDIO.command
 
 
 @pytest.mark.parametrize("client", PATHS)
@@ -62,10 +71,12 @@ def test_a_url_is_given_whole_and_the_token_only_by_its_variable(client: str) ->
 
 
 def test_claude_code_gets_a_command_line() -> None:
-    words = shlex.split(client_config("claude-code", STDIO)[0])
+    claude = writable_clients()["claude-code"]
+    words = shlex.split(shown_entry(claude, STDIO))
     assert words == ["claude", "mcp", "add", "skills", "--", *STDIO.command]
-    assert "--transport http" in client_config("claude-code", HTTP)[0]
-    assert '"Authorization: Bearer ${MY_TOKEN}"' in client_config("claude-code", PRIVATE)[0]
+    assert "--transport http" in shown_entry(claude, HTTP)
+    # The shell must not fill in the variable: the token would be stored, or left out.
+    assert "'Authorization: Bearer ${MY_TOKEN}'" in shown_entry(claude, PRIVATE)
 
 
 def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
@@ -121,6 +132,22 @@ def test_a_client_that_needs_a_token_is_told_where_it_reads_it(
     assert "reads the token from SKILLWIRE_TOKEN of its environment" in capsys.readouterr().err
 
 
+def test_a_client_is_given_the_name_that_others_reach_the_server_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["serve", ".", "--http", "0.0.0.0:8711", "--print-config", "cursor"]
+    for more, said in (
+        (["--allow-host", "skills.example.org"], "http://skills.example.org:8711/mcp"),
+        ([], "give it with --allow-host NAME"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["skillwire", *words, *more])
+        with pytest.raises(SystemExit):
+            main()
+        shown = capsys.readouterr()
+        assert said in shown.out + shown.err
+
+
 @pytest.mark.parametrize(
     "line",
     ["a", "a b --strict", "a --ttl 1.5 --allow-host x --allow-host y --http h:1", "--no-watch -- -odd"],
@@ -134,7 +161,7 @@ def test_words_and_values_convert_both_ways(line: str) -> None:
 def test_the_page_on_clients_has_the_snippet_of_each() -> None:
     page = (Path(__file__).parents[2] / "docs/clients.md").read_text("utf-8")
     server = ClientServer(command=("/home/me/.local/bin/skillwire", "serve", "/home/me/skills"))
-    for client in OFFERED:
-        snippet, place = client_config(client, server)
-        assert f"(`{client}`). {place}" in page
-        assert f"\n{snippet}\n```" in page
+    for client in writable_clients().values():
+        assert client.config is not None
+        assert f"(`{client.id}`). {client.config.place}" in page
+        assert f"\n{shown_entry(client, server)}\n```" in page

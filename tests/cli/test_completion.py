@@ -28,7 +28,7 @@ PROVIDERS: dict[str, Provider] = {
         (["--ver"], ["--verbose", "--version"]),
         (["help", "sh"], ["show"]),
         (["frobnicate", ""], []),
-        (["servers", ""], ["add", "import", "list", "remove", "trust"]),
+        (["servers", ""], ["add", "import", "list", "remove", "show"]),
         (["servers", "--ch"], ["--check"]),
         (["servers", "remove", ""], ["docs", "shop"]),
         (["show", "re"], ["refunds", "review"]),
@@ -41,7 +41,7 @@ PROVIDERS: dict[str, Provider] = {
         (["list", "--config", ""], [":file"]),
         (["verify", "--", "nod"], [":file"]),
         (["list", "word"], []),
-        (["completion", ""], ["bash", "fish", "zsh"]),
+        (["config", "completion", ""], ["bash", "fish", "zsh"]),
         (["-q", "serv"], []),
         ([], None),
     ],
@@ -58,7 +58,7 @@ def test_the_last_word_is_completed(words: list[str], offered: list[str] | None)
 
 SHELLS = Path(__file__).parent.parent.parent / ".envs/shells"
 LINES = {
-    "skillwire cat": "catalog",
+    "skillwire roll": "rollback",
     "skillwire show ti": "tidy",
     "skillwire servers remove s": "shop",
     "skillwire list --no-c": "--no-config",
@@ -96,7 +96,7 @@ def environment_in(home: Path) -> dict[str, str]:
 @pytest.mark.process
 def test_bash_completes_commands_options_and_names(home: Path) -> None:
     script = """
-        source <(skillwire completion bash)
+        source <(skillwire config completion bash)
         for line in "$@"; do
             COMP_WORDS=($line); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE="$line"; COMP_POINT=${#line}
             _skillwire
@@ -117,7 +117,7 @@ def test_bash_completes_commands_options_and_names(home: Path) -> None:
 
 @pytest.mark.process
 def test_fish_completes_commands_options_and_names(home: Path) -> None:
-    script = "skillwire completion fish | source; for line in $argv; complete -C $line; end"
+    script = "skillwire config completion fish | source; for line in $argv; complete -C $line; end"
     ran = subprocess.run(
         [shell_program("fish"), "--no-config", "-c", script, *LINES],
         cwd=home,
@@ -142,7 +142,7 @@ def test_zsh_completes_commands_options_and_names(home: Path) -> None:
         )
     (rc / ".zshrc").write_text(
         "autoload -U compinit; compinit -u -D\n"
-        "source <(skillwire completion zsh)\n"
+        "source <(skillwire config completion zsh)\n"
         'show() { zle complete-word; print -r -- "<$BUFFER>"; zle kill-whole-line }\n'
         "zle -N show; bindkey '^T' show; print ready\n"
     )

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run
+from command_line import Ended, Run, person
 from skillwire.cli import main
-from skillwire.skill.digests import digest_of, set_digest
 
 
 @pytest.fixture(autouse=True)
@@ -127,10 +126,9 @@ def test_approvals_are_counted_and_each_server_is_named_with_its_protocol(
         '[servers.data]\nurl = "http://127.0.0.1:9/mcp"\ntoken_env = "NO_SUCH_VARIABLE"\n',
         "utf-8",
     )
-    digest = set_digest([("SKILL.md", digest_of(TEXT))])
-    for words in (["list"], ["approve", "shop/refunds", "--digest", digest]):  # The first fills the cache.
+    for words in (["list"], ["approve", "shop/refunds"]):  # The first fills the cache.
         monkeypatch.setattr(sys, "argv", ["skillwire", *words])
-        with pytest.raises(SystemExit) as approved:
+        with pytest.raises(SystemExit) as approved, person("y"):
             main()
         assert approved.value.code == 0
     run("--no-servers")

@@ -19,10 +19,12 @@ from install.workspaces import tree_of, write_skill
 from served import serving_http
 from skillwire.cli import install as install_module
 from skillwire.cli import install_setup, main
+from skillwire.errors import SourceError
+from skillwire.install import StateFiles
 from skillwire.install.foreign_locks import ForeignSkill
-from skillwire.install.state import StateFiles
-from skillwire.skill.digests import parse_set_digest
-from skillwire.sources.archive import ArchiveFile, write_tar_gz
+from skillwire.net import ArchiveFile, write_tar_gz
+from skillwire.skill import parse_set_digest
+from skillwire.sources import Reference
 from terminals import SKILLWIRE, Terminal
 
 TEAM = Path("../team")
@@ -103,7 +105,8 @@ def test_adding_again_what_is_pinned_and_no_longer_there_installs_it_again(run: 
     run("add", TEAM, "--yes")
     assert run("add", TEAM, "--yes").out == "1 skill up to date.\n"
     shutil.rmtree(INSTALLED / "notes")
-    assert run("add", TEAM, "--yes") == Ended(0, "Installed 1 skill: notes\n", "")
+    ended = run("add", TEAM, "--yes")
+    assert (ended.code, ended.out) == (0, "Installed 1 skill: notes\n")
     assert tree_of(INSTALLED) == tree_of(TEAM)
 
 
@@ -139,12 +142,12 @@ def test_a_broken_skill_beside_the_one_that_is_meant_does_not_matter(run: Run) -
     ended = run("add", TEAM, "--skill", "notes", "--yes")
     assert (ended.code, ended.out) == (0, "Installed 1 skill: notes\n")
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
-    assert run("diff", "notes").code == 0
+    assert run("update", "--diff", "notes").code == 0
     assert run("update", "--yes").out == "Updated 1 skill: notes\n"
     ended = run("add", TEAM, "--yes")
-    assert (ended.code, "its place says 'broken'" in ended.err) == (11, True)
+    assert (ended.code, "broken" in ended.err) == (11, True)
     shutil.rmtree(TEAM / "notes")
-    ended = run("outdated")
+    ended = run("update", "--check")
     assert (ended.code, "no longer has notes" in ended.out) == (11, True)
 
 
@@ -175,7 +178,7 @@ def test_sync_takes_what_is_pinned_from_a_source_that_also_has_a_broken_skill(ru
 def test_a_pinned_skill_that_is_broken_at_its_source_is_named_with_the_reason(run: Run) -> None:
     run("add", TEAM, "--yes")
     (TEAM / "notes/SKILL.md").write_text("no frontmatter")
-    for command in ("outdated", "update", "diff notes"):
+    for command in ("update --check", "update", "update --diff notes"):
         ended = run(*command.split())
         assert ended.code != 0, command
         assert "frontmatter" in ended.out + ended.err, command
@@ -204,7 +207,7 @@ def test_without_a_terminal_every_option_that_is_needed_is_named(run: Run) -> No
 def test_an_update_shows_the_text_of_new_files(run: Run) -> None:
     run("add", TEAM, "--yes")
     write_skill(TEAM, "notes", {"scripts/new.py": "print('new')\n"})
-    for command in ("diff notes", "update"):
+    for command in ("update --diff notes", "update"):
         ended = run(*command.split())
         assert "+print('new')" in ended.out + ended.err, command
 
@@ -227,7 +230,7 @@ def test_a_lock_that_is_not_text_is_not_valid(run: Run) -> None:
 
 def test_only_archives_that_can_be_written_are_exported(run: Run) -> None:
     run("add", TEAM, "--yes")
-    ended = run("export", "skills.zip")
+    ended = run("sync", "--export", "skills.zip")
     assert (ended.code, "only .tar.gz archives are written" in ended.err) == (4, True)
     assert not Path("skills.zip").exists()
 
@@ -262,11 +265,11 @@ def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run) ->
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
     with serving_http(TEAM, "--well-known") as (url, _):
         LOCK.write_text(LOCK.read_text().replace(before, url))
-        assert run("outdated").code == 10
-        assert "+two" in run("diff", "notes").out
+        assert run("update", "--check").code == 10
+        assert "+two" in run("update", "--diff", "notes").out
         assert run("update", "--yes").out == "Updated 1 skill: notes\n"
         assert f'url = "{url}"' in LOCK.read_text()
-        assert run("outdated").code == 0
+        assert run("update", "--check").code == 0
         ended = run("add", "dosc/notes", "--server", f"docs={url}", "--yes")
         assert (ended.code, "no server is called dosc: did you mean docs?" in ended.err) == (4, True)
         site = url.removesuffix("/mcp")
@@ -315,7 +318,7 @@ def test_a_declined_question_has_a_document_too(run: Run) -> None:
         (["add", "../nowhere"], "does not exist"),
         (["add", "./skills-lock.json"], "skills-lock.json cannot be read: No such file or directory"),
         (["add", "plain"], "./plain if it is a folder"),
-        (["add", TEAM, "--agent", "nobody"], "`skillwire agents --all` lists them"),
+        (["add", TEAM, "--agent", "nobody"], "`skillwire config agents --all` lists them"),
         pytest.param(
             ["add", "git+file:///nowhere/repository"], "file:///nowhere/repository", marks=pytest.mark.process
         ),
@@ -331,7 +334,7 @@ def test_what_is_wrong_and_what_to_do_is_one_line(run: Run, words: list[str | Pa
 
 
 def test_a_server_that_cannot_be_reached_is_reported_once(run: Run) -> None:
-    run("servers", "add", "docs", "http://127.0.0.1:1/mcp")
+    run("servers", "add", "--no-check", "docs", "http://127.0.0.1:1/mcp")
     ended = run("add", "docs/notes", "--yes")
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (4, "", 1)
     assert "MCP server docs cannot be reached" in ended.err
@@ -445,7 +448,7 @@ def test_a_repository_is_installed_at_a_commit_and_stays_there(
     assert tree_of(INSTALLED) == installed
     assert "the first text" in (INSTALLED / "notes/SKILL.md").read_text()
     # What the tag means now is an update, which is shown and agreed to.
-    assert "notes" in run("outdated").out
+    assert "notes" in run("update", "--check").out
     assert run("update", "--yes").code == 0
     assert f'commit = "{second}"' in LOCK.read_text()
     assert "the second text" in (INSTALLED / "notes/SKILL.md").read_text()
@@ -525,7 +528,7 @@ def test_an_edit_stops_sync_with_a_diff_until_somebody_decides(run: Run) -> None
     assert "│ +mine" in ended.out
     assert "`skillwire sync --adopt` pins what is there" in ended.err
     assert file.read_text() == "mine\n"
-    assert run("diff", "notes", "--local").out.count("mine") == 1
+    assert run("update", "--diff", "notes", "--local").out.count("mine") == 1
     adopted = run("sync", "--adopt", "--yes")
     assert (adopted.code, adopted.out) == (0, "Pinned 1 skill as edited: notes\n")
     assert run("sync", "--check").code == 0
@@ -560,12 +563,12 @@ def test_a_folder_with_the_same_files_is_pinned_as_it_is(run: Run) -> None:
 def test_what_changed_upstream_is_listed_shown_installed_and_rolled_back(run: Run) -> None:
     run("add", TEAM, "--yes")
     first = tree_of(INSTALLED)
-    assert run("outdated").code == 0
+    assert run("update", "--check").code == 0
     write_skill(TEAM, "notes", {"reference.md": "two\n", "scripts/new.py": "print()\n"})
-    ended = run("outdated")
+    ended = run("update", "--check")
     assert ended.code == 10
     assert "notes  outdated" in ended.out
-    shown = run("diff", "notes")
+    shown = run("update", "--diff", "notes")
     assert "newly asks for: scripts scripts/new.py" in shown.out
     assert "│ -one" in shown.out
     assert "│ +two" in shown.out
@@ -577,7 +580,7 @@ def test_what_changed_upstream_is_listed_shown_installed_and_rolled_back(run: Ru
     assert run("rollback", "notes").code == 0
     assert tree_of(INSTALLED) == first
     assert run("rollback", "notes").code == 8
-    kept = run("why", "notes", "--json").document["versions"]
+    kept = run("show", "notes", "--json").document["installed"]["versions"]
     assert run("rollback", "notes", "--to", kept[-1]["digest"][:15]).code == 0
     assert (INSTALLED / "notes/scripts/new.py").exists()
 
@@ -619,9 +622,9 @@ def test_keys_of_a_newer_version_survive_every_command(run: Run) -> None:
 
 
 def test_a_server_whose_policy_is_never_ends_with_refused(run: Run) -> None:
-    run("servers", "add", "docs", "http://127.0.0.1:1/mcp", "--approval", "never")
+    run("servers", "add", "--no-check", "docs", "http://127.0.0.1:1/mcp", "--approval", "never")
     ended = run("add", "docs/notes", "--yes")
-    assert (ended.code, "policy of that server is never" in ended.err) == (12, True)
+    assert (ended.code, "approval mode of that server is never" in ended.err) == (12, True)
 
 
 def test_every_command_has_json(run: Run, tmp_path: Path) -> None:
@@ -630,18 +633,20 @@ def test_every_command_has_json(run: Run, tmp_path: Path) -> None:
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
     assert run("sync", "--json").document["current"] == ["notes"]
     assert run("sync", "--check", "--json").document["in_sync"] is True
-    assert json.loads(run("outdated", "--json").out)["skills"][0]["state"] == "outdated"
-    assert run("diff", "notes", "--json").document["changes"] == [{"path": "reference.md", "kind": "changed"}]
-    assert run("diff", "notes", "--local", "--json").document["changes"] == []
+    assert json.loads(run("update", "--check", "--json").out)["skills"][0]["state"] == "outdated"
+    [news] = run("update", "--diff", "notes", "--json").document["skills"]
+    assert news["changes"] == [{"path": "reference.md", "kind": "changed"}]
+    [edits] = run("update", "--diff", "notes", "--local", "--json").document["skills"]
+    assert edits["changes"] == []
     assert run("update", "--yes", "--json").document["updated"] == ["notes"]
     assert run("rollback", "notes", "--json").document["updated"] == ["notes"]
-    why = run("why", "notes", "--json").document
+    why = run("show", "notes", "--json").document["installed"]
     assert why["approved"]
     assert len(why["versions"]) == 2
     assert why["places"] == [str((INSTALLED / "notes").absolute())]
-    exported = run("export", tmp_path / "skills.tar.gz", "--json").document
+    exported = run("sync", "--export", tmp_path / "skills.tar.gz", "--json").document
     assert [one["name"] for one in exported["skills"]] == ["notes"]
-    assert len(run("agents", "--all", "--json").document["agents"]) >= 79
+    assert len(run("config", "agents", "--all", "--json").document["agents"]) >= 79
     (INSTALLED / "notes/reference.md").write_text("mine\n")
     stopped = json.loads(run("sync", "--json").out)["stopped"]
     assert [(one["name"], one["state"]) for one in stopped] == [("notes", "edited")]
@@ -649,31 +654,31 @@ def test_every_command_has_json(run: Run, tmp_path: Path) -> None:
     assert not (INSTALLED / "notes").exists()
 
 
-def test_why_alone_lists_what_is_installed(run: Run) -> None:
-    assert run("why").code == 4
+def test_what_is_installed_is_listed_without_a_server(run: Run) -> None:
+    assert run("list", "--installed").code == 4
     run("add", TEAM, "--yes")
-    ended = run("why")
+    ended = run("list", "--installed")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("notes  ../team ")
-    assert run("why", "--json").document["skills"][0]["name"] == "notes"
-    missing = run("why", "nothing")
+    assert run("list", "--installed", "--json").document["skills"][0]["name"] == "notes"
+    missing = run("remove", "nothing")
     assert missing.code == 8
-    assert "`skillwire why` lists those it has" in missing.err
+    assert "`skillwire list --installed` shows those it has" in missing.err
     run("remove", "notes")
-    assert run("why").out == "Nothing is installed here.\n"
+    assert run("list", "--installed").out == "Nothing is installed here.\n"
 
 
-def test_why_says_where_from_pinned_to_what_approved_when_and_by_whom(run: Run) -> None:
+def test_show_says_where_from_pinned_to_what_approved_when_and_by_whom(run: Run) -> None:
     run("add", TEAM, "--yes")
-    text = run("why", "notes").out
+    text = run("show", "notes").out
     for word in ("../team", "sha256:", "unsigned", "approved", " by ", "folder", "version", "(now)"):
         assert word in text, text
 
 
 def test_an_export_can_be_added_elsewhere(run: Run, tmp_path: Path) -> None:
     run("add", TEAM, "--yes")
-    run("export", tmp_path / "a.tar.gz")
-    run("export", tmp_path / "b.tar.gz")
+    run("sync", "--export", tmp_path / "a.tar.gz")
+    run("sync", "--export", tmp_path / "b.tar.gz")
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
     run("remove", "notes")
     assert run("add", tmp_path / "a.tar.gz", "--yes").code == 0
@@ -839,7 +844,7 @@ def test_progress_counts_the_files_of_a_server_and_the_folders_that_are_written(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_skill(TEAM, "more", {"a.md": "a"})
-    run("servers", "add", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    run("servers", "add", "--no-check", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
     status = Status()
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(install_setup, "sys", SimpleNamespace(stderr=terminal, stdin=sys.stdin))
@@ -868,7 +873,7 @@ def test_progress_counts_the_files_of_a_server_and_the_folders_that_are_written(
 @pytest.mark.process
 def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
     with_powers()
-    run("servers", "add", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    run("servers", "add", "--no-check", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
     assert run("list").code == 0
     assert not INSTALLED.exists()
     assert run("add", "docs/notes", "--yes").code == 0
@@ -885,14 +890,23 @@ def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
     assert approvals["release"]["allowed_tools"]
     assert approvals["release"]["execute_code"]
     # A host asks about the copy in the project neither, nor about the same place under another name.
-    run("servers", "add", "manuals", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    run("servers", "add", "--no-check", "manuals", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
     before = tree_of(Path())
     assert run("load", "project/notes").code == 0
     assert run("load", "notes", "--on", "manuals").code == 0
     assert tree_of(Path()) == before  # Loading installs nothing.
     # Another place is another server, and other bytes are another skill.
     write_skill(TEAM.with_name("other"), "notes", body="other")
-    run("servers", "add", "other", "--", SKILLWIRE, "serve", str(TEAM.with_name("other").absolute()))
+    run(
+        "servers",
+        "add",
+        "--no-check",
+        "other",
+        "--",
+        SKILLWIRE,
+        "serve",
+        str(TEAM.with_name("other").absolute()),
+    )
     assert run("load", "notes", "--on", "other").code == 7
     (INSTALLED / "notes/reference.md").write_text("mine\n")
     assert run("load", "project/notes").code == 7
@@ -969,3 +983,132 @@ def test_what_was_typed_before_the_question_is_no_answer() -> None:
     terminal.type("n\n")
     assert terminal.end() == 12
     assert not INSTALLED.exists()
+
+
+# How sources are named
+
+
+def test_an_owner_and_a_name_are_a_repository_whose_whole_address_is_shown_before_it_is_fetched(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    fetched: list[str] = []
+    monkeypatch.setattr(install_module, "info", told.append)
+
+    def fetch_tree(reference: Reference, *, limits: object) -> object:
+        assert told == [
+            "acme/skills/pdf@v1.2 is the repository https://git.example/acme/skills at v1.2, folder pdf."
+        ]
+        fetched.append(reference.text)
+        raise SourceError("not reached")
+
+    monkeypatch.setattr("skillwire.install.sources.fetch_tree", fetch_tree)
+    write_user_config('repository_host = "git.example"\n')
+    assert run("add", "acme/skills/pdf@v1.2").code == 4
+    assert fetched == ["git+https://git.example/acme/skills#v1.2:pdf"]
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "message"),
+    [
+        ("[servers.docs]\nurl = 'http://127.0.0.1:9/mcp'\n", "docs/x", "review it with `skillwire trust`"),
+        ("[servers.Docs]\nurl = 'http://127.0.0.1:9/mcp'\n", "docs/x", "review it with `skillwire trust`"),
+        ("", "team/notes", "write ./team/notes"),
+    ],
+)
+def test_a_name_of_a_configuration_or_a_folder_is_never_a_repository(
+    run: Run, monkeypatch: pytest.MonkeyPatch, config: str, text: str, message: str
+) -> None:
+    monkeypatch.setattr("skillwire.install.sources.fetch_tree", lambda *_, **__: pytest.fail("fetched"))
+    Path("skillwire.toml").write_text(config)
+    Path("team/notes").mkdir(parents=True)
+    ended = run("add", text)
+    assert ended.code == 4
+    assert message in ended.err
+
+
+def test_a_name_of_another_clients_configuration_and_a_near_one_are_no_repositories(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillwire.install.sources.fetch_tree", lambda *_, **__: pytest.fail("fetched"))
+    Path(".mcp.json").write_text('{"mcpServers": {"docs": {"url": "http://127.0.0.1:9/mcp"}}}')
+    assert "servers import --write --only docs" in run("add", "docs/x").err
+    write_user_config("[servers.handbook]\nurl = 'http://127.0.0.1:9/mcp'\n")
+    assert "did you mean handbook?" in run("add", "handbok/x").err
+
+
+def test_add_list_shows_what_is_there_and_installs_nothing(run: Run) -> None:
+    write_skill(TEAM, "refunds", {})
+    ended = run("add", TEAM, "--list")
+    assert (ended.code, [line.split()[0] for line in ended.out.splitlines()]) == (0, ["notes", "refunds"])
+    assert not INSTALLED.exists()
+    assert run("add", TEAM, "--skill", "notes", "--yes").code == 0
+    assert "installed" in run("add", TEAM, "--list").out
+    listed = json.loads(run("add", TEAM, "--list", "--json").out)
+    assert [skill["name"] for skill in listed["skills"]] == ["notes", "refunds"]
+
+
+@pytest.mark.process
+def test_a_site_behind_a_token_says_how_to_go_on_and_gets_the_token(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "0123456789abcdef0123456789abcdef"
+    with serving_http(TEAM, "--well-known", env={"SKILLWIRE_TOKEN": token}) as (url, _):
+        site = url.removesuffix("/mcp")
+        refused = run("add", site, "--list")
+        assert refused.code == 4
+        assert "--token-env" in refused.err
+        assert "is not set" in run("add", site, "--token-env", "SITE_TOKEN").err
+        monkeypatch.setenv("SITE_TOKEN", token)
+        assert run("add", site, "--token-env", "SITE_TOKEN", "--yes").code == 0
+        assert (INSTALLED / "notes/SKILL.md").exists()
+        assert run("update", "--check").code == 11
+        write_user_config(f'[sources."{site}*"]\ntoken_env = "SITE_TOKEN"\n')
+        assert run("update", "--check").code == 0
+
+
+def test_a_token_is_for_a_site_and_not_sent_in_the_clear(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SITE_TOKEN", "secret")
+    assert "is for a site" in run("add", TEAM, "--token-env", "SITE_TOKEN").err
+    assert "in the clear" in run("add", "http://example.org", "--token-env", "SITE_TOKEN").err
+
+
+# Who reads what is installed
+
+
+def test_add_says_which_agents_read_it_and_whose_own_skill_it_replaces(run: Run) -> None:
+    home = Path(os.environ["HOME"])
+    (home / ".claude").mkdir(parents=True)
+    (home / ".codex").mkdir()
+    write_skill(TEAM, "code-review", {})
+    ended = run("add", TEAM, "--skill", "code-review", "--yes")
+    assert ended.code == 0
+    assert "code-review replaces the skill that Claude Code brings along" in ended.err
+    assert "Read by: Claude Code (link), Codex" in ended.err
+    assert "replaces" not in run("add", TEAM, "--skill", "notes", "--yes", "--copy").err
+
+
+def write_user_config(text: str) -> None:
+    file = Path(os.environ["XDG_CONFIG_HOME"]) / "skillwire/skillwire.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+# The user's own skills
+
+
+def test_commands_find_the_users_own_lock_and_hints_keep_the_option(run: Run) -> None:
+    assert run("add", TEAM, "--user", "--yes").code == 0
+    installed = Path(os.environ["HOME"]) / ".agents/skills/notes"
+    assert installed.is_dir()
+    assert run("list", "--installed", "--json").document["skills"][0]["name"] == "notes"
+    assert "skillwire.lock" in run("show", "notes", "--json").document["installed"]["lock"]
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    outdated = run("update", "--check")
+    assert (outdated.code, "`skillwire update --user` shows what changed" in outdated.err) == (10, True)
+    assert run("update", "notes", "--yes").out == "Updated 1 skill: notes\n"
+    assert "`skillwire update notes --user` installs the newest" in run("rollback", "notes").err
+    (installed / "reference.md").write_text("mine\n")
+    assert "`skillwire sync --adopt --user` pins what is there" in run("sync").err
+    assert run("remove", "notes", "--force").code == 0
+    assert not installed.exists()

@@ -405,7 +405,7 @@ def test_a_huge_sparse_file_costs_no_memory(lint: Lint) -> None:
     assert peak < 100_000_000
 
 
-def test_new_writes_a_skill_that_passes_and_never_overwrites(
+def test_new_writes_a_skill_that_passes_once_it_is_edited_and_never_overwrites(
     lint: Lint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def new(*arguments: str) -> tuple[object, str]:
@@ -415,7 +415,9 @@ def test_new_writes_a_skill_that_passes_and_never_overwrites(
         return ended.value.code, "".join(capsys.readouterr())
 
     assert new("skills/release-notes")[0] == 0
-    assert lint("skills", "--strict").code == 0
+    assert lint("skills").code == 0
+    assert lint("skills", "--strict").code == 1
+    assert {rule for _, rule, _ in lint("skills", "--json").rules} == {"template"}
     written = Path("skills/release-notes/SKILL.md").read_bytes()
     code, said = new("skills/release-notes")
     assert (code, Path("skills/release-notes/SKILL.md").read_bytes()) == (4, written)

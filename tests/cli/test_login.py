@@ -119,7 +119,7 @@ def skills(ended: Ended) -> list[str]:
 
 
 def test_before_a_login_the_message_says_which_command_to_run(run: Run, server: AuthorizationServer) -> None:
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     ended = run("list")
     assert "wants you to sign in (HTTP 401): run `skillwire servers login shop`" in " ".join(
         ended.out.split()
@@ -129,7 +129,7 @@ def test_before_a_login_the_message_says_which_command_to_run(run: Run, server: 
 def test_a_login_in_the_browser_gives_access_and_logout_ends_it(
     run: Run, server: AuthorizationServer, browser: list[str], home: Path
 ) -> None:
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     ended = run("servers", "login", "shop")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("Signed in to shop.\n")
@@ -153,7 +153,7 @@ def test_tokens_go_into_the_keyring_where_there_is_one(
     home: Path,
     keyring_of_the_system: MemoryKeyring,
 ) -> None:
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     login = run("servers", "login", "shop", "--json").document["login"]
     assert (login["stored"], login["renewable"]) == ("keyring", True)
     [token] = server.access
@@ -173,7 +173,7 @@ def test_without_a_working_keyring_tokens_go_into_the_file(
     keyring_of_the_system: MemoryKeyring,
 ) -> None:
     keyring_of_the_system.fails = True
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     assert run("servers", "login", "shop", "--json").document["login"]["stored"] == str(stored(home)[0])
     assert skills(run("list", "--json")) == ["refunds"]
 
@@ -182,7 +182,7 @@ def test_an_expired_token_is_renewed_and_the_new_one_is_kept(
     run: Run, server: AuthorizationServer, browser: list[str]
 ) -> None:
     server.expires_in = 1  # Less than the leeway: it has expired when it is issued.
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     run("servers", "login", "shop")
     server.expires_in = 3600
     server.forget_tokens()
@@ -195,7 +195,7 @@ def test_an_expired_token_is_renewed_and_the_new_one_is_kept(
 def test_a_token_that_the_server_refuses_is_renewed(
     run: Run, server: AuthorizationServer, browser: list[str]
 ) -> None:
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     run("servers", "login", "shop")
     server.forget_tokens()
     assert skills(run("list", "--json")) == ["refunds"]
@@ -206,7 +206,7 @@ def test_a_login_that_cannot_be_renewed_says_to_sign_in_again(
     run: Run, server: AuthorizationServer, browser: list[str]
 ) -> None:
     server.refreshes = False
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     assert "cannot be renewed: sign in again then" in " ".join(run("servers", "login", "shop").out.split())
     server.forget_tokens()
     said = " ".join(run("list").out.split())
@@ -223,7 +223,7 @@ def test_without_a_browser_the_address_is_pasted(
 ) -> None:
     from skillwire.cli import login
 
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     monkeypatch.delenv("DISPLAY")
     show = login._show  # pyright: ignore[reportPrivateUsage]
 
@@ -252,7 +252,7 @@ def test_without_a_browser_the_address_is_pasted(
 def test_what_is_pasted_must_be_the_end_of_this_login(
     run: Run, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch, pasted: str, said: str
 ) -> None:
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     monkeypatch.setattr(sys, "stdin", io.StringIO(pasted))
     ended = run("servers", "login", "shop", "--paste")
     assert (ended.code, ended.out) == (4, "")
@@ -266,7 +266,7 @@ def test_a_login_that_is_denied_says_so(
     run: Run, server: AuthorizationServer, browser: list[str], home: Path
 ) -> None:
     server.denies = True
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     ended = run("servers", "login", "shop")
     assert ended.code == 4
     assert "the authorization server refused: access_denied: You said no." in ended.err
@@ -277,7 +277,7 @@ def test_a_service_without_registration_needs_a_client_id(
     run: Run, server: AuthorizationServer, browser: list[str]
 ) -> None:
     server.registers = False
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     ended = run("servers", "login", "shop")
     assert (ended.code, "give its id with --client-id" in ended.err) == (4, True)
     server.clients["mine"] = {"redirect_uris": ["http://127.0.0.1:43127/callback"]}
@@ -290,7 +290,7 @@ def test_an_unfinished_login_times_out(
     run: Run, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     ended = run("servers", "login", "shop", "--timeout", "1")
     assert (ended.code, "the login was not finished within 1 s" in ended.err) == (4, True)
 
@@ -314,7 +314,7 @@ def test_foreign_requests_at_the_loopback_address_change_nothing(
         return True
 
     monkeypatch.setattr(webbrowser, "open", open_address)
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     assert run("servers", "login", "shop").code == 0
     assert answers[:2] == [400, 404]
 
@@ -323,7 +323,7 @@ def test_a_server_that_asks_for_no_login_needs_none(
     run: Run, server: AuthorizationServer, browser: list[str], home: Path
 ) -> None:
     server.asks = False
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     ended = run("servers", "login", "shop")
     assert (ended.code, "shop does not ask for a login" in ended.err) == (4, True)
     assert (browser, stored(home)) == ([], [])
@@ -358,16 +358,16 @@ def test_what_has_no_login_is_refused(
     said: str,
 ) -> None:
     monkeypatch.setenv("T", "s3cr3t")
-    run("servers", "add", "shop", server.url)
-    run("servers", "add", "tool", "--", "sh")
-    run("servers", "add", "token", "https://t.example", "--token-env", "T")
+    run("servers", "add", "--no-check", "shop", server.url)
+    run("servers", "add", "--no-check", "tool", "--", "sh")
+    run("servers", "add", "--no-check", "token", "https://t.example", "--token-env", "T")
     ended = run(*arguments)
     assert (ended.code, said in ended.err) == (code, True), ended.err
 
 
 @pytest.mark.slow
 def test_verify_by_name_uses_the_login(run: Run, server: AuthorizationServer, browser: list[str]) -> None:
-    run("servers", "add", "shop", server.url)
+    run("servers", "add", "--no-check", "shop", server.url)
     assert run("verify", "shop").code == 2
     run("servers", "login", "shop")
     assert run("verify", "shop").code == 0
@@ -402,7 +402,7 @@ def test_as_a_real_process_with_the_browser_of_the_environment(
             [SKILLWIRE, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=True
         )
 
-    skillwire("servers", "add", "shop", server.url)
+    skillwire("servers", "add", "--no-check", "shop", server.url)
     assert skillwire("servers", "login", "shop").stdout.startswith("Signed in to shop.")
     listed = json.loads(skillwire("list", "--json").stdout)
     assert [skill["name"] for skill in listed["skills"]] == ["refunds"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillwire.cli import main
+from skillwire.cli.output import write_bytes
 from skillwire.version import VERSION
 
 
@@ -52,7 +55,7 @@ def test_a_mistyped_command_is_one_line_and_exit_code_2(
         (["-h", "serve"], "Usage: skillwire serve"),
         (["servers", "--help"], "Usage: skillwire servers COMMAND"),
         (["help", "servers", "add"], "Usage: skillwire servers add"),
-        (["servers", "add", "-h"], "Usage: skillwire servers add"),
+        (["servers", "add", "--no-check", "-h"], "Usage: skillwire servers add"),
         (["--version"], f"skillwire {VERSION}"),
         (["lint", "--help"], "# skillwire-lint-ignore: RULE"),
         (["-V"], f"skillwire {VERSION}"),
@@ -96,7 +99,6 @@ def test_help_and_version_import_nothing_but_the_tables(words: list[str]) -> Non
         module.removeprefix("skillwire.") for module in ran.stderr.split() if module.startswith("skillwire.")
     }
     assert {module for module in ours if not module.startswith("cli")} <= {
-        "collector",
         "errors",
         "lazy",
         "version",
@@ -105,9 +107,37 @@ def test_help_and_version_import_nothing_but_the_tables(words: list[str]) -> Non
 
 
 def test_the_command_reference_is_up_to_date() -> None:
-    from skillwire.cli.reference import reference_page
+    from tools.commands import reference_page
 
     page = Path(__file__).parent.parent.parent / "docs/commands.md"
-    assert page.read_text("utf-8") == reference_page(), (
-        "run: python -m skillwire.cli.reference > docs/commands.md"
+    assert page.read_text("utf-8") == reference_page(), "run: python -m tools.commands > docs/commands.md"
+
+
+def test_commands_print_to_a_stream_that_has_no_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook, or a program that runs a command and collects what it prints."""
+    (tmp_path / "pdf").mkdir()
+    (tmp_path / "pdf/SKILL.md").write_text(
+        "---\nname: pdf\ndescription: Reads PDF files.\n---\nRéad.\n", "utf-8"
     )
+    out, err = io.StringIO(), io.StringIO()
+
+    def run(*words: str) -> object:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *words])
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+        return ended.value.code
+
+    assert run("lint", str(tmp_path)) in (0, None)
+    assert run("--version") in (0, None)
+    assert run("lint", str(tmp_path / "nothing")) not in (0, None)
+    assert "skillwire" in out.getvalue()
+    assert "nothing" in err.getvalue()
+    with contextlib.redirect_stdout(out):
+        write_bytes(b"R\xc3\xa9ad \xff")
+    assert "Réad \\xff" in out.getvalue()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shlex
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -14,12 +16,12 @@ from hypothesis import strategies as st
 
 from properties import examples
 from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Argument, Command, Option
-from skillwire.cli.commands import SECTIONS, all_commands, commands_of, group_of, names
+from skillwire.cli.commands import all_commands, meant, names, other_words
 from skillwire.cli.help import help_text
 from skillwire.cli.host_options import HostOptions
 from skillwire.cli.line import read_line
 from skillwire.cli.parser import UsageError, read_words
-from skillwire.cli.serve_options import ServeOptions
+from skillwire.cli.serve import ServeOptions
 from skillwire.limits import DEFAULT_LIMITS
 
 COMMANDS = {command.name: command for command in all_commands()}
@@ -63,18 +65,15 @@ def given_in(line: str | list[str]) -> dict[str, Any]:
         ("serve Straße 日本", {"paths": ("Straße", "日本")}),
         ("show name --text path", {"name": "name", "text": True, "path": "path"}),
         ("show name", {"name": "name", "path": None}),
-        ("read a b -o f --raw", {"name": "a", "path": "b", "output": Path("f"), "raw": True}),
-        ("list --no-usual", {"no_default_directories": True}),
+        ("load a b -o f --raw", {"name": "a", "path": "b", "output": Path("f"), "raw": True}),
         ("serve d --no-scan-cache", {"paths": ("d",), "scan_cache": False}),
-        ("serve d --no-scan-index", {"paths": ("d",), "scan_cache": False}),
-        ("serve d --scan-index", {"paths": ("d",)}),
         ("list --dir mine=/x --dir /y", {"directories": ("mine=/x", "/y")}),
         ("verify https://x/mcp --json", {"target": ("https://x/mcp",), "as_json": True}),
         (
             "verify --json -- node s.mjs --json -h",
             {"target": ("node", "s.mjs", "--json", "-h"), "as_json": True},
         ),
-        ("verify --era 2025-11-25 u", {"target": ("u",), "protocol": "2025-11-25"}),
+        ("verify --protocol 2025-11-25 u", {"target": ("u",), "protocol": "2025-11-25"}),
         (
             "servers add tools --user -- npx -y x",
             {"name": "tools", "place": ("npx", "-y", "x"), "user": True, "command": True},
@@ -102,11 +101,11 @@ def test_a_line_is_read_into_values(line: str, values: dict[str, Any]) -> None:
         ("-- serve x", "-- is not an option of skillwire itself: name a command first"),
         ("Serve x", "there is no command 'Serve': did you mean serve?"),
         ("servers lst", "there is no command 'lst': did you mean list?"),
-        ("cache x", "there is no command 'x': choose from list, clear, path"),
+        ("approvals x", "there is no command 'x': choose from list, decline, export, import"),
         ("remove", "NAME is missing: write skillwire remove [OPTIONS] NAME..."),
         ("show", "NAME is missing: write skillwire show [OPTIONS] NAME [PATH]"),
         ("show a b c", "unexpected argument 'c': write skillwire show [OPTIONS] NAME [PATH]"),
-        ("paths x", "unexpected argument 'x': write skillwire paths [OPTIONS]"),
+        ("config paths x", "unexpected argument 'x': write skillwire config paths [OPTIONS]"),
         ("serve x --htpp 1", "there is no option --htpp: did you mean --http?"),
         ("serve x --zzzzzz", "there is no option --zzzzzz"),
         ("serve x -z", "there is no option -z"),
@@ -123,7 +122,7 @@ def test_a_line_is_read_into_values(line: str, values: dict[str, Any]) -> None:
         ("serve x --ttl nan", "--ttl must be a number from 0 to 31,536,000, not 'nan'"),
         ("serve x --ttl 1e3", "--ttl must be a number from 0 to 31,536,000, not '1e3'"),
         ("serve x --ttl .", "--ttl must be a number from 0 to 31,536,000, not '.'"),
-        ("catalog --budget x", "--budget must be a whole number of at least 0, not 'x'"),
+        ("list --for-model --budget x", "--budget must be a whole number of at least 0, not 'x'"),
         ("serve x --tools sometimes", "--tools must be one of auto, always, never, not 'sometimes'"),
         ("verify node s.mjs --json", "--json may be an option of s.mjs: put -- before the command"),
         ("servers add x npx -y y", "-y may be an option of npx: put -- before the command"),
@@ -185,12 +184,12 @@ def test_the_function_of_a_command_takes_exactly_what_its_table_says(command: Co
     module, _, name = command.run.partition(":")
     function = getattr(import_module(f"skillwire.cli.{module}"), name)
     if command.name == "serve":
-        from skillwire.server.legacy.features import IndexShape, ToolsMode
+        from skillwire.server import IndexShape, ToolsMode
 
         hints = get_type_hints(ServeOptions, localns={"IndexShape": IndexShape, "ToolsMode": ToolsMode})
     elif command.name == "gateway run":
         from skillwire.cli.gateway import RunOptions
-        from skillwire.server.legacy.features import ToolsMode
+        from skillwire.server import ToolsMode
 
         hints = get_type_hints(RunOptions, localns={"ToolsMode": ToolsMode})
     else:
@@ -224,7 +223,7 @@ def test_host_options_has_a_field_for_each_shared_option() -> None:
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_no_option_of_a_command_has_the_name_of_another(command: Command) -> None:
     every = (*command.all_options, *GLOBAL_OPTIONS)
-    spellings = [name for option in every for name in (*option.names, option.off, *option.hidden) if name]
+    spellings = [name for option in every for name in (*option.names, option.off) if name]
     assert len(spellings) == len(set(spellings))
     fields = [one.field for one in (*every, *command.arguments)]
     assert len(fields) == len(set(fields))
@@ -244,22 +243,76 @@ def test_defaults_are_those_of_the_limits(command: str, option: str, limit: floa
     assert [one.default for one in COMMANDS[command].options if one.name == option] == [limit]
 
 
-def test_every_command_is_in_the_overview() -> None:
-    assert sorted(word for words in SECTIONS.values() for word in words) == sorted(names())
-    text = " ".join(help_text("", width=80).split())
-    for word in names():
-        group = group_of(word)
-        assert (group.summary if group else commands_of(word)[0].summary) in text
+def test_the_first_screen_fits_24_lines_of_80_columns_and_has_every_word() -> None:
+    lines = help_text("", width=80).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in re.split(r"[ ,]+", line)}
+    assert set(names()) <= words
+    assert any("skillwire help --all" in line for line in lines)
+    for line in lines:
+        if line.startswith("  skillwire ") and "COMMAND" not in line:
+            read_line(re.split(r"  +", line.strip())[0].split()[1:])
+
+
+def test_help_all_has_every_command_with_a_line_about_it() -> None:
+    text = " ".join(help_text("", width=80, in_full=True).split())
+    for command in COMMANDS.values():
+        assert f"{command.name} {command.summary}" in text
+
+
+def test_there_are_at_most_65_commands() -> None:
+    assert len(COMMANDS) <= 65
+
+
+@pytest.mark.parametrize("words", other_words())
+def test_another_word_for_a_command_is_answered_with_the_right_one(words: str) -> None:
+    with pytest.raises(UsageError, match=r"there is no command .*: write skillwire ") as refused:
+        read_line([*words.split(), "x"])
+    right = str(refused.value).partition("write skillwire ")[2]
+    assert right == meant(*words.split())
+    line = read_line(right.split())
+    options = {word for word in right.split() if word.startswith("--")}
+    assert line.version or line.command is not None
+    assert line.command is None or options <= {one.name for one in line.command.all_options}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_an_option_means_the_same_in_every_command(command: Command) -> None:
+    options = {one.name: one for one in command.all_options}
+    without = {"serve", "gateway run", "ui", "new", "chat", "approvals export", "config completion"}
+    assert ("--json" in options) == (command.name not in without)
+    if command.name in ("approve", "trust"):
+        assert "--yes" not in options
+    for name, kind in {"--on": "text", "--user": "flag", "--yes": "flag", "--json": "flag"}.items():
+        assert name not in options or options[name].kind == kind
+    assert (
+        "--on" in options
+        or not any(one.completion == "skill" for one in command.arguments)
+        or (
+            command.name in ("update", "rollback", "remove")  # They name what is installed.
+        )
+    )
+
+
+def test_the_help_of_serve_has_a_dozen_options_and_says_where_the_others_are() -> None:
+    text, full = help_text("serve", width=80), help_text("serve", width=80, in_full=True)
+    shown = [one for one in COMMANDS["serve"].options if not one.seldom]
+    assert 10 <= len(shown) <= 15
+    assert text.endswith("More: skillwire help serve --all")
+    assert "--max-views" not in text
+    assert "--max-views" in full
+    assert read_line(["help", "serve", "--all"]).in_full
 
 
 @pytest.mark.parametrize("width", [20, 50, 80, 200])
 @pytest.mark.parametrize("topic", ["", *dict.fromkeys([*names(), *COMMANDS])])
 def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
-    text = help_text(topic, width=width)
-    for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME", "CLIENT"):
+    text = help_text(topic, width=width, in_full=bool(topic))
+    for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME", "CLIENT", "ARGUMENT"):
         text = text.replace(f"{metavar}...", "")
     assert "..." not in text
-    assert "Examples:" in text
+    assert ("Examples:" if topic else "Start with:") in text
     told = " ".join(text.split())
     for command in [COMMANDS[topic]] if topic in COMMANDS else []:
         for part in (*command.all_options, *command.arguments):
@@ -273,6 +326,6 @@ def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
 def test_every_example_in_help_is_understood(command: Command) -> None:
     assert command.examples
     for line, _ in command.examples:
-        program, *words = line.split()
+        program, *words = shlex.split(line)
         assert program == "skillwire"
         assert parsed(words) is not None

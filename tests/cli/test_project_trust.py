@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from command_line import Ended, Run
+from command_line import Ended, Person, Run, as_person
 from skillwire.cli import main
-from skillwire.host.directories import state_places
+from skillwire.host import state_places
 from terminals import SKILLWIRE, Terminal
 
 SECRET = "s3cr3t"
@@ -97,7 +97,7 @@ def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Pat
     [
         ["list", "--json"],
         ["search", "words"],
-        ["catalog"],
+        ["list", "--for-model"],
         ["servers", "list", "--check"],
         ["load", "any"],
         ["show", "skill://any/SKILL.md", "--on", "evil"],
@@ -107,7 +107,7 @@ def test_no_command_starts_what_is_not_trusted(run: Run, command: list[str]) -> 
     PROJECT.write_text(EVIL, "utf-8")
     run(*command)
     assert not STARTED.exists()
-    run("trust", "--yes")
+    as_person(run, "trust")
     run(*command)
     assert STARTED.exists()
 
@@ -118,7 +118,7 @@ def test_servers_list_says_what_is_not_trusted_and_what_to_do(run: Run) -> None:
     assert "evil  touch  prompt    not trusted\n" in out
     assert out.endswith("skillwire trust\n")
     assert [server["trusted"] for server in run("servers", "list", "--json").document["servers"]] == [False]
-    run("trust", "--yes")
+    as_person(run, "trust")
     assert "trust" not in run("servers").out
 
 
@@ -129,7 +129,7 @@ def test_a_clients_file_in_the_project_needs_trust_of_its_own(run: Run, path: st
     ended = run("list", "--from-clients")
     assert "MCP server evil is not trusted" in ended.out
     assert not STARTED.exists()
-    run("trust", "--yes")
+    as_person(run, "trust")
     assert labels(run("list", "--from-clients", "--json").document) == ["evil"]
     assert STARTED.exists()
 
@@ -174,7 +174,7 @@ def test_trust_shows_all_that_would_be_started_or_sent_but_no_secret(run: Run) -
         f'headers = {{ X-Key = "{SECRET}" }}\n',
         "utf-8",
     )
-    shown = run("trust", "--yes").err.splitlines()
+    shown = as_person(run, "trust").err.splitlines()
     assert shown[0] == f"{PROJECT.resolve()}  not trusted"
     assert shown[1:9] == [
         "  run starts",
@@ -187,19 +187,19 @@ def test_trust_shows_all_that_would_be_started_or_sent_but_no_secret(run: Run) -
         "  sends  X-Key",
     ]
     assert "  reads  MY_TOKEN of your environment" in shown
-    document = run("trust", "--yes", "--json").document
+    document = as_person(run, "trust", "--json").document
     assert document["files"][0]["servers"][1]["url"] == "https://w.example/mcp?…"
 
 
 def test_a_long_command_is_shown_to_its_end(run: Run) -> None:
     PROJECT.write_text(f'[servers.a]\ncommand = "a"\nargs = ["{"x" * 9000}", "evil"]\n', "utf-8")
-    assert "x evil\n" in run("trust", "--yes").err
+    assert "x evil\n" in as_person(run, "trust").err
 
 
 @pytest.mark.process
 def test_any_change_of_the_file_revokes_the_trust(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    run("trust", "--yes")
+    as_person(run, "trust")
     assert labels(run("list", "--json").document) == ["evil"]
     PROJECT.write_text(EVIL + "# Changed.\n", "utf-8")
     assert labels(run("list", "--json").document) == []
@@ -210,7 +210,7 @@ def test_any_change_of_the_file_revokes_the_trust(run: Run) -> None:
 def test_trust_is_for_one_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     client_file(".cursor/mcp.json", other=["touch", "started"])
-    run("trust", "--yes")
+    as_person(run, "trust")
     clone = Path("clone")
     clone.mkdir()
     # The same bytes elsewhere, by a link or not, are not what was trusted: commands can be relative.
@@ -224,18 +224,11 @@ def test_trust_is_for_one_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 def test_forget_revokes_the_trust(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     client_file(".mcp.json", other=["touch", "started"])
-    run("trust", "--yes")
+    as_person(run, "trust")
     forgotten = run("trust", "--revoke", "--json").document["forgotten"]
     assert forgotten == [str(PROJECT.resolve()), str(Path(".mcp.json").resolve())]
     assert labels(run("list", "--from-clients", "--json").document) == []
     assert run("trust", "--revoke").out == "Nothing of this project was trusted.\n"
-
-
-def test_the_earlier_names_of_the_command_still_work(run: Run) -> None:
-    PROJECT.write_text(EVIL, "utf-8")
-    assert run("servers", "trust", "--yes").code == 0
-    assert run("servers", "list", "--json").document["servers"][0]["trusted"] is True
-    assert "is no longer trusted" in run("servers", "trust", "--forget").out
 
 
 def states(run: Run) -> dict[str, str]:
@@ -256,7 +249,7 @@ def test_one_decision_covers_servers_directories_and_skills(run: Run) -> None:
         "letters  not",
     ):
         assert part in shown.err
-    document = run("trust", "--yes", "--json").document
+    document = as_person(run, "trust", "--json").document
     assert [file["trusted"] for file in document["files"]] == [True]
     assert {skill["handle"]: skill["state"] for skill in document["skills"]} == {
         "notes": "approved",
@@ -274,11 +267,11 @@ def test_directories_of_a_file_without_servers_can_be_trusted(run: Run) -> None:
     assert (
         "names directories of skills, which are not read until you run `skillwire trust` there" in ended.out
     )
-    assert run("trust", "--yes").code == 0
+    assert as_person(run, "trust").code == 0
     assert states(run) == {"letters": "approved"}
     # A server that the user adds does not make directories trusted that were not.
     run("trust", "--revoke")
-    run("servers", "add", "mine", "https://mine.example/mcp")
+    run("servers", "add", "--no-check", "mine", "https://mine.example/mcp")
     assert states(run) == {}
 
 
@@ -286,7 +279,7 @@ def test_trust_grants_no_tools_and_no_code(run: Run) -> None:
     plant(".agents/skills/notes")
     text = Path(".agents/skills/notes/SKILL.md")
     text.write_text(text.read_text().replace("description", "allowed-tools: Bash\ndescription"), "utf-8")
-    assert "the tools Bash, which trust does not grant" in run("trust", "--yes").err
+    assert "the tools Bash, which trust does not grant" in as_person(run, "trust").err
     approval = run("list", "--json").document["skills"][0]["approval"]
     assert (approval["state"], approval["allowed_tools"], approval["execute_code"]) == (
         "approved",
@@ -297,28 +290,32 @@ def test_trust_grants_no_tools_and_no_code(run: Run) -> None:
 
 def test_a_skill_that_changes_or_comes_is_not_trusted(run: Run) -> None:
     plant(".agents/skills/notes")
-    run("trust", "--yes")
+    as_person(run, "trust")
     Path(".agents/skills/notes/more.md").write_text("More.\n")
     plant(".agents/skills/late")
-    assert states(run) == {"notes": "changed", "late": "new"}
+    assert states(run) == {"notes": "changed", "late": "not approved"}
 
 
-def test_a_digest_trusts_what_was_shown_and_nothing_else(run: Run) -> None:
+def test_what_is_trusted_is_what_was_shown_and_nothing_later(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     plant(".agents/skills/notes")
-    ended = run("trust", "--json")
-    assert ended.code == 7
-    digest = json.loads(ended.out)["digest"]
-    for change in (lambda: plant(".agents/skills/late"), lambda: PROJECT.write_text(EVIL + "# x\n", "utf-8")):
-        digest = json.loads(run("trust", "--json").out)["digest"]
-        change()
-        refused = run("trust", "--digest", digest)
-        assert (refused.code, "is not what was shown with that digest" in refused.err) == (7, True)
-        assert states(run)["notes"] == "new"
-    now = json.loads(run("trust", "--json").out)["digest"]
-    assert run("trust", "--digest", now).code == 0
-    assert states(run) == {"notes": "approved", "late": "approved"}
-    assert run("servers", "list", "--json").document["servers"][0]["trusted"] is True
+    assert as_person(run, "trust", answers=("n",)).code == 7
+    assert states(run)["notes"] == "not approved"
+
+    def meanwhile() -> None:
+        plant(".agents/skills/late")
+        PROJECT.write_text(EVIL + "# x\n", "utf-8")
+
+    class Late(Person):
+        async def answer(self) -> str:
+            meanwhile()
+            return "y"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skillwire.cli.ask.person_terminal", Late)
+        assert run("trust").code == 0
+    assert states(run) == {"notes": "approved", "late": "not approved"}
+    assert run("servers", "list", "--json").document["servers"][0]["trusted"] is False
 
 
 def test_trust_of_a_project_is_listed_and_revoked_from_anywhere(
@@ -326,7 +323,7 @@ def test_trust_of_a_project_is_listed_and_revoked_from_anywhere(
 ) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     plant(".agents/skills/notes")
-    run("trust", "--yes")
+    as_person(run, "trust")
     project = Path.cwd()
     other = tmp_path / "other"
     other.mkdir()
@@ -353,14 +350,14 @@ def test_the_users_home_needs_no_trust(run: Run, home: Path, monkeypatch: pytest
     monkeypatch.chdir(home)
     plant(".agents/skills/mine")
     assert "nothing to trust" in run("trust").err
-    assert states(run) == {"mine": "local"}
+    assert states(run) == {"mine": "own files"}
 
 
 @pytest.mark.parametrize("directory", ["../out", "${HOME}/out", "/", "~"])
 def test_a_directory_outside_the_project_is_shown_and_never_read(run: Run, directory: str) -> None:
     plant("../out/letters")
     PROJECT.write_text(f'directories = ["{directory}"]\n', "utf-8")
-    shown = run("trust", "--yes").err
+    shown = as_person(run, "trust").err
     assert f"│ {directory}" in shown
     assert "outside the project: it is not read" in shown or "reads HOME of your environment" in shown
     assert "letters" not in shown
@@ -381,7 +378,7 @@ def test_a_skill_that_changes_while_the_question_is_open_is_not_approved(run: Ru
 
 
 def test_without_servers_there_is_nothing_to_trust(run: Run) -> None:
-    PROJECT.write_text('usual = false\n[profiles.p]\ndisabled = ["a"]\n', "utf-8")
+    PROJECT.write_text('default_directories = false\n[profiles.p]\ndisabled = ["a"]\n', "utf-8")
     ended = run("trust")
     assert (ended.code, "nothing to trust" in ended.err) == (0, True)
 
@@ -389,11 +386,12 @@ def test_without_servers_there_is_nothing_to_trust(run: Run) -> None:
 def test_where_nobody_can_be_asked_nothing_is_trusted(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     ended = run("trust")
-    assert (ended.code, "│ touch started" in ended.err, "add --digest sha256:" in ended.err) == (
+    assert (ended.code, "│ touch started" in ended.err, "there is no terminal" in ended.err) == (
         7,
         True,
         True,
     )
+    assert json.loads(run("trust", "--json").out)["files"][0]["trusted"] is False
     assert labels(run("list", "--json").document) == []
 
 
@@ -424,9 +422,11 @@ def test_a_file_that_changes_while_the_question_is_open_is_not_trusted(run: Run)
 
 @pytest.mark.process
 def test_what_the_user_adds_is_trusted_in_a_file_that_was(run: Run) -> None:
-    PROJECT.write_text("usual = false\n", "utf-8")  # It names no server: nothing in it waits for trust.
-    assert "skillwire list" in run("servers", "add", "one", "--", "touch", "started").out
-    run("servers", "add", "two", "--", "touch", "started")
+    PROJECT.write_text(
+        "default_directories = false\n", "utf-8"
+    )  # It names no server: nothing in it waits for trust.
+    assert "skillwire list" in run("servers", "add", "--no-check", "one", "--", "touch", "started").out
+    run("servers", "add", "--no-check", "two", "--", "touch", "started")
     assert labels(run("list", "--json").document) == ["one", "two"]
     run("servers", "remove", "one")
     assert labels(run("list", "--json").document) == ["two"]
@@ -434,7 +434,7 @@ def test_what_the_user_adds_is_trusted_in_a_file_that_was(run: Run) -> None:
 
 def test_an_addition_does_not_make_the_rest_of_a_file_trusted(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    assert "skillwire trust" in run("servers", "add", "mine", "--", "touch", "started").out
+    assert "skillwire trust" in run("servers", "add", "--no-check", "mine", "--", "touch", "started").out
     run("servers", "remove", "mine")
     assert labels(run("list", "--json").document) == []
     assert not STARTED.exists()
@@ -444,10 +444,10 @@ def test_an_addition_does_not_make_the_rest_of_a_file_trusted(run: Run) -> None:
 @pytest.mark.parametrize("damage", ["", "null", "{}", '{"path": 1, "digest": 2}', "[" * 100_000, "\udcff"])
 def test_a_damaged_record_trusts_nothing(run: Run, damage: str) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    run("trust", "--yes")
+    as_person(run, "trust")
     [record] = state_places().trusted.iterdir()
     assert (record.stat().st_mode & 0o777, record.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     record.write_bytes(damage.encode("utf-8", "surrogateescape"))
     assert labels(run("list", "--json").document) == []
-    run("trust", "--yes")
+    as_person(run, "trust")
     assert labels(run("list", "--json").document) == ["evil"]

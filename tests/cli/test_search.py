@@ -32,7 +32,7 @@ def search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
         write(folder / "SKILL.md", skill_md(folder.name, description, "Call kubectl.\n"))
 
     def run(*arguments: str) -> tuple[object, str, str]:
-        places = ["--no-usual", "--dir", "mine", "--dir", "team"]
+        places = ["--no-default-directories", "--dir", "mine", "--dir", "team"]
         monkeypatch.setattr(sys, "argv", ["skillwire", "search", *arguments, *places])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -84,7 +84,7 @@ def test_json_has_the_skills_in_order(search: Search) -> None:
 
 
 def test_no_match_is_reported_and_is_not_an_error(search: Search) -> None:
-    assert search("zebra") == (0, "No skill matches. Try other words, or fewer.\n", "")
+    assert search("zebra") == (0, "No skill seems to fit. Try other words, or fewer.\n", "")
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import logging
 import os
 import signal
+import ssl
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from mcp import Client, StdioServerParameters
 
 from served import INITIALIZE, PATIENCE, serving, serving_http, serving_stdio
 from skillwire.cli import main
 from skillwire.cli import serve as serve_module
 from skillwire.errors import FormatError, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from terminals import SKILLWIRE
 from trees import skill_md, write, write_skill
 
 Run = Callable[..., tuple[int, list[str]]]
@@ -44,6 +56,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             asyncio.run(briefly())
 
     monkeypatch.setattr(serve_module, "run_until_signal", run_and_stop)
+    monkeypatch.setattr("skillwire.cli.running.run_until_signal", run_and_stop)
 
     def run(*arguments: object) -> tuple[int, list[str]]:
         monkeypatch.setattr(sys, "argv", ["skillwire", "serve", *map(str, arguments)])
@@ -341,11 +354,11 @@ def test_every_limit_of_the_http_server_has_an_option_that_sets_it(
         url = "http://127.0.0.1"
         serve = stop = None
 
-        def __init__(self, app: object, address: object, *, limits: Limits) -> None:
+        def __init__(self, app: object, address: object, *, limits: Limits, **_: object) -> None:
             seen.append(limits)
 
-    monkeypatch.setattr("skillwire.server.http.server.HttpServer", Recorded)
-    monkeypatch.setattr(serve_module, "run_until_signal", lambda *_, **__: None)
+    monkeypatch.setattr("skillwire.server.HttpServer", Recorded)
+    monkeypatch.setattr("skillwire.cli.running.run_until_signal", lambda *_, **__: None)
     words = [word for name, (value, _, _) in LIMIT_OPTIONS.items() for word in (name, value)]
     assert run(folder, "--http", "127.0.0.1:0")[0] == 0
     assert run(folder, "--http", "127.0.0.1:0", *words)[0] == 0
@@ -360,3 +373,168 @@ def test_every_limit_of_the_http_server_is_in_the_table_of_the_page() -> None:
     rows = [line for line in page.splitlines() if line.startswith("|")]
     for name, (_, field, _) in LIMIT_OPTIONS.items():
         assert any(f"`{name}`, `{field}`" in row for row in rows), name
+
+
+# A part of a folder
+
+
+@pytest.mark.process
+def test_only_the_skills_that_are_named_are_served(tmp_path: Path) -> None:
+    for name in ("alpha", "beta", "gamma"):
+        write_skill(tmp_path / f"skills/{name}")
+    with serving_http(tmp_path / "skills", "--only", "alpha", "--only", "gamma", "--well-known") as (url, _):
+        index = httpx2.get(url.replace("/mcp", "/.well-known/agent-skills/index.json")).json()
+        assert [skill["name"] for skill in index["skills"]] == ["alpha", "gamma"]
+
+
+def test_only_a_skill_that_is_there_can_be_named(run: Run, tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/alpha")
+    code, said = run(tmp_path / "skills", "--only", "alfa")
+    assert code == 4
+    assert "no skill is called alfa; served:" in said[-1]
+
+
+# For colleagues
+
+STRONG = "skw_0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize(
+    ("token", "mode", "message"),
+    [
+        ("abc", 0o600, "can be guessed"),
+        ("a" * 40, 0o600, "can be guessed"),
+        (f"ada {STRONG}\ngrace short", 0o600, "can be guessed"),
+        (STRONG, 0o644, "chmod 600"),
+    ],
+)
+def test_a_token_that_others_can_guess_or_read_is_refused_where_others_reach_the_server(
+    run: Run, tmp_path: Path, token: str, mode: int, message: str
+) -> None:
+    write_skill(tmp_path / "skills/alpha")
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "token").chmod(mode)
+    code, said = run(tmp_path / "skills", "--http", "0.0.0.0:0", "--token-file", tmp_path / "token")
+    assert code == 4
+    assert message in said[-1]
+
+
+def test_sharing_asks_before_the_token_is_sent_in_the_clear(run: Run, tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/alpha")
+    code, said = run(tmp_path / "skills", "--share")
+    assert code == 7
+    assert "on the way can read the token" in said[0]
+
+
+@pytest.mark.process
+def test_a_shared_folder_says_what_colleagues_do_and_a_removed_token_is_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    write_skill(tmp_path / "skills/alpha")
+    home = {name: str(tmp_path / name) for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
+    words = (tmp_path / "skills", "--share", "--yes", "--allow-host", "127.0.0.1")
+    with serving(*words, "--http", "0.0.0.0:0", env=home) as served:
+        served.listen()
+        url = served.wait_until_it_says(r"Everybody who reaches (http://127\.0\.0\.1:\d+/mcp)")[1]
+        revoke = served.wait_until_it_says(r"remove it from (\S+): it is refused at once")
+        file = Path(revoke[1])
+        assert file.stat().st_mode & 0o777 == 0o600
+        token = file.read_text().split()[1]
+        said = ""
+        while "codex" not in said:
+            said += (served.lines.get(timeout=PATIENCE) or b"").decode()
+        assert f"export SKILLWIRE_TOKEN='{token}'" in said
+        assert f"skillwire servers add skills {url} --token-env SKILLWIRE_TOKEN" in said
+        assert "claude mcp add --transport http skills" in said
+        assert said.count(token) == 1
+        assert status_for(url, token) == 200
+        assert status_for(url, "another") == 401
+        file.write_text("nobody skw_0123456789abcdefghijklmnopqrstuvwxyz\n")
+        end = time.monotonic() + PATIENCE
+        while status_for(url, token) != 401:
+            assert time.monotonic() < end
+
+
+@pytest.mark.process
+def test_a_certificate_makes_it_https(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/alpha")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
+    files = ("--cert", tmp_path / "cert.pem", "--key", tmp_path / "key.pem")
+    with serving(tmp_path / "skills", *files, "--http", "127.0.0.1:0") as served:
+        port = served.wait_until_it_says(r"https://127\.0\.0\.1:(\d+)/mcp")[1]
+        trust = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        connection = http.client.HTTPSConnection("localhost", int(port), context=trust, timeout=PATIENCE)
+        with closing(connection):
+            connection.request("GET", "/livez")
+            assert connection.getresponse().read() is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--cert", "c", "--http", "0"], 2, "--cert and --key belong together"),
+        (["--cert", "c", "--key", "k", "--http", "0"], 4, "no certificate and its key"),
+        (["--yes"], 2, "--yes is for --share"),
+        (["--url", "skills.example", "--http", "0"], 2, "--url is not"),
+    ],
+)
+def test_options_for_sharing_that_mean_nothing_are_refused(
+    run: Run, folder: Path, words: list[str], code: int, message: str
+) -> None:
+    ended, said = run(folder, *words)
+    assert ended == code
+    assert message in "\n".join(said)
+
+
+def status_for(url: str, token: str) -> int:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "skills/list", "params": {"_meta": meta}}
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "skills/list",
+    }
+    connection.request("POST", parts.path, body=json.dumps(message), headers=headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+@pytest.mark.process
+@pytest.mark.anyio
+async def test_reference_lists_what_the_reference_server_lists(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/notes", {"a/b.md": b"b"})
+    server = StdioServerParameters(
+        command=SKILLWIRE, args=["serve", str(tmp_path / "skills"), "--reference", "--no-scan-cache"]
+    )
+    async with Client(server) as client:
+        listed = (await client.list_resources()).resources
+        assert {resource.uri: resource.mime_type for resource in listed} == {
+            "skill://notes/SKILL.md": "text/markdown",
+            "skill://notes/_manifest": "application/json",
+            "skill://prompt-xml": "application/xml",
+        }

@@ -252,6 +252,10 @@ def test_skills_of_installed_packages_are_served_and_installed(
     add(project, "--installed", "--skill", "forecast")
     assert (project / ".agents/skills/forecast/SKILL.md").read_bytes() == skill_md("forecast")
     why = subprocess.run(
-        [SKILLWIRE, "why", "forecast", "--json"], cwd=project, check=True, capture_output=True
+        [SKILLWIRE, "show", "forecast", "--json"], cwd=project, check=True, capture_output=True
     )
-    assert json.loads(why.stdout)["pin"] == {"kind": "package", "package": "weather", "version": "1.2"}
+    assert json.loads(why.stdout)["installed"]["pin"] == {
+        "kind": "package",
+        "package": "weather",
+        "version": "1.2",
+    }

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved
+from command_line import Ended, Run, approved, as_person
+from folder_server import FolderServer
 from skillwire.cli import main
-from skillwire.host.config.text import Place, parse_config
+from skillwire.host import Place
+from skillwire.host.config.text import parse_config
 from terminals import Terminal
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
@@ -63,24 +65,79 @@ def plant(directory: str) -> None:
 
 def test_a_url_and_a_command_are_added_to_the_project_or_the_users_file(run: Run, home: Path) -> None:
     assert (
-        run("servers", "add", "web", f"https://u:{SECRET}@w.example/{SECRET}", "--token-env", "T").code == 0
+        run(
+            "servers",
+            "add",
+            "--no-check",
+            "web",
+            f"https://u:{SECRET}@w.example/{SECRET}",
+            "--token-env",
+            "T",
+        ).code
+        == 0
     )
     assert (
-        run("servers", "add", "tool", "--user", "--env", f"K={SECRET}", "--", "npx", "-y", SECRET).code == 0
+        run(
+            "servers",
+            "add",
+            "--no-check",
+            "tool",
+            "--user",
+            "--env",
+            f"K={SECRET}",
+            "--",
+            "npx",
+            "-y",
+            SECRET,
+        ).code
+        == 0
     )
     assert places(PROJECT) == {"web": Place(url=f"https://u:{SECRET}@w.example/{SECRET}", token_env="T")}
     assert places(user_file(home)) == {"tool": Place(command=("npx", "-y", SECRET), env={"K": SECRET})}
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ("include = []", "All 2 skills of shop are hidden by the include and exclude rules of your"),
+        ('exclude = ["*"]', "All 2 skills of shop are hidden by the include and exclude rules of your"),
+        ("[profiles.default]\ninclude = []", "All 2 skills of shop are hidden by the include and exclude"),
+        ("skills = false", "shop are hidden by skills = false: `skillwire servers enable shop` changes that"),
+        (
+            "[profiles.default]\nservers = []",
+            "shop are hidden by the profile, which does not name it: change that in",
+        ),
+    ],
+)
+def test_a_list_that_the_users_own_rules_emptied_says_which_rule_and_how_to_change_it(
+    run: Run, home: Path, rules: str, words: str
+) -> None:
+    for name in ("a", "b"):
+        plant(f"served/{name}")
+    user_file(home).parent.mkdir(parents=True)
+    server = f'command = "{SKILLWIRE}"\nargs = ["serve", "{Path("served").absolute()}"]'
+    user_file(home).write_text(f"[servers.shop]\n{server}\n{rules}\n", "utf-8")
+    for arguments in (["list"], ["search", "thing"], ["show", "a"]):
+        ended = run(*arguments, "--no-default-directories")
+        said = " ".join((ended.out + ended.err).split())
+        assert words in said
+        assert "no skills yet" not in said
+        if "enable" not in words:
+            assert user_file(home).name in said
+
+
 def test_what_others_wrote_into_the_file_stays(run: Run) -> None:
-    PROJECT.write_text("# Mine.\nusual = false\n", "utf-8")
-    added = run("servers", "add", "web", "https://w.example", "--header", "X=a=b", "--json").document
+    PROJECT.write_text("# Mine.\ndefault_directories = false\n", "utf-8")
+    added = run(
+        "servers", "add", "--no-check", "web", "https://w.example", "--header", "X=a=b", "--json"
+    ).document
     assert added["added"] == {
         "label": "web",
         "place": "https://w.example",
         "file": str(PROJECT.resolve()),
     }
-    assert PROJECT.read_text("utf-8").startswith("# Mine.\nusual = false\n")
+    assert PROJECT.read_text("utf-8").startswith("# Mine.\ndefault_directories = false\n")
     assert places(PROJECT) == {"web": Place(url="https://w.example", headers={"X": "a=b"})}
 
 
@@ -101,7 +158,7 @@ def test_what_others_wrote_into_the_file_stays(run: Run) -> None:
 def test_what_makes_no_sense_is_refused_and_not_written(
     run: Run, arguments: list[str], complaint: str
 ) -> None:
-    ended = run("servers", "add", *arguments)
+    ended = run("servers", "add", "--no-check", *arguments)
     assert ended.code in (2, 3)
     assert complaint in ended.err
     assert not PROJECT.exists()
@@ -109,14 +166,14 @@ def test_what_makes_no_sense_is_refused_and_not_written(
 
 @pytest.mark.parametrize("where", [[], ["--user"]])
 def test_a_name_is_taken_once_in_both_files_and_in_any_case(run: Run, where: list[str]) -> None:
-    run("servers", "add", "web", "https://w.example")
-    ended = run("servers", "add", "WEB", "https://v.example", *where)
+    run("servers", "add", "--no-check", "web", "https://w.example")
+    ended = run("servers", "add", "--no-check", "WEB", "https://v.example", *where)
     assert (ended.code, "has a server called web" in ended.err) == (4, True)
 
 
 def test_a_file_with_mistakes_is_left_alone(run: Run) -> None:
     PROJECT.write_text("nonsense = 1\n", "utf-8")
-    ended = run("servers", "add", "web", "https://w.example")
+    ended = run("servers", "add", "--no-check", "web", "https://w.example")
     assert (ended.code, "nonsense is not known here" in ended.err) == (3, True)
     assert PROJECT.read_text("utf-8") == "nonsense = 1\n"
 
@@ -149,8 +206,8 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
 @pytest.mark.process
 def test_check_reports_the_status_of_each_server(run: Run) -> None:
     plant("served/refunds")
-    run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
-    run("servers", "add", "dead", "--", "nosuchcommand")
+    run("servers", "add", "--no-check", "shop", "--", SKILLWIRE, "serve", "served")
+    run("servers", "add", "--no-check", "dead", "--", "nosuchcommand")
     checked = run("servers", "list", "--check")
     out = checked.out
     assert checked.code == 4
@@ -168,23 +225,33 @@ def test_without_servers_the_output_says_what_to_do(run: Run) -> None:
 @pytest.mark.requirement("SEC-8")
 def test_removing_a_server_deletes_its_cache_and_approvals(run: Run) -> None:
     plant("served/refunds")
-    run("servers", "add", "shop", "--", SKILLWIRE, "serve", "served")
+    run("servers", "add", "--no-check", "shop", "--", SKILLWIRE, "serve", "served")
     approved(run, "refunds")
     assert run("load", "refunds").code == 0
-    assert len(run("cache", "list", "--json").document["files"]) == 1
+    assert len(run("config", "cache", "--json").document["files"]) == 1
     ended = run("servers", "remove", "shop")
     assert ended.out.splitlines()[1] == "Deleted with it: 1 cached file and 1 approval."
-    assert run("cache", "list", "--json").document["files"] == []
+    assert run("config", "cache", "--json").document["files"] == []
     assert run("revoke", "refunds").code == 8
     assert run("servers", "list", "--json").document["servers"] == []
-    run("servers", "add", "other", "https://other.example/mcp")
+    run("servers", "add", "--no-check", "other", "https://other.example/mcp")
     assert len(run("servers", "remove", "other").out.splitlines()) == 1
 
 
 @pytest.mark.process
 def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home: Path) -> None:
     plant("served/refunds")
-    run("servers", "add", "shop", "--user", "--", SKILLWIRE, "serve", str(Path("served").resolve()))
+    run(
+        "servers",
+        "add",
+        "--no-check",
+        "shop",
+        "--user",
+        "--",
+        SKILLWIRE,
+        "serve",
+        str(Path("served").resolve()),
+    )
     PROJECT.write_text('[servers.shop]\napproval = "prompt"\n', "utf-8")
     approved(run, "refunds")
     assert "It is still in" in run("servers", "remove", "shop").out
@@ -192,7 +259,7 @@ def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home
 
 
 def test_an_unknown_server_is_reported_with_the_known_ones(run: Run) -> None:
-    run("servers", "add", "web", "https://w.example")
+    run("servers", "add", "--no-check", "web", "https://w.example")
     ended = run("servers", "remove", "wbe")
     assert (ended.code, "known: web" in ended.err) == (8, True)
 
@@ -210,7 +277,7 @@ CLIENT = json.dumps(
 
 def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Path) -> None:
     Path(".mcp.json").write_text(CLIENT, "utf-8")
-    run("servers", "trust", "--yes")
+    as_person(run, "trust")
     ended = run("servers", "import")
     assert ended.code == 0
     assert ", 2 arguments, env KEY" in ended.out
@@ -223,7 +290,7 @@ def test_import_shows_what_it_would_write_and_writes_nothing(run: Run, home: Pat
 
 def test_import_writes_on_request_and_only_what_is_new(run: Run, home: Path) -> None:
     Path(".mcp.json").write_text(CLIENT, "utf-8")
-    run("servers", "trust", "--yes")
+    as_person(run, "trust")
     document = run("servers", "import", "--write", "--only", "good", "--json").document
     assert (document["written"], [server["label"] for server in document["servers"]]) == (True, ["good"])
     assert places(user_file(home)) == {
@@ -246,7 +313,7 @@ def test_import_of_a_name_that_was_not_found_is_refused(run: Run) -> None:
 def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path) -> None:
     plant("served/refunds")
     Path(".mcp.json").write_text(CLIENT, "utf-8")
-    run("servers", "trust", "--yes")
+    as_person(run, "trust")
     before = sorted(str(path) for path in Path().rglob("*"))
     ended = run("list", "--from-clients")
     assert "refunds  MCP · good  not approved" in ended.out
@@ -270,20 +337,20 @@ def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path
     ],
 )
 def test_a_mistyped_url_is_not_taken_for_a_command(run: Run, word: str, complaint: str) -> None:
-    ended = run("servers", "add", "x", word)
+    ended = run("servers", "add", "--no-check", "x", word)
     assert (ended.code, complaint in ended.err) == (2, True), ended.err
     assert not PROJECT.exists()
-    assert run("servers", "add", "x", "--", word).code == 0
+    assert run("servers", "add", "--no-check", "x", "--", word).code == 0
     assert places(PROJECT) == {"x": Place(command=(word,))}
 
 
 def test_a_program_that_is_there_needs_no_dashes(run: Run) -> None:
-    assert run("servers", "add", "x", "sh").code == 0
+    assert run("servers", "add", "--no-check", "x", "sh").code == 0
     assert places(PROJECT) == {"x": Place(command=("sh",))}
 
 
 def test_a_server_is_disabled_and_enabled_and_the_rest_of_the_file_stays(run: Run, home: Path) -> None:
-    run("servers", "add", "web", "https://w.example", "--user")
+    run("servers", "add", "--no-check", "web", "https://w.example", "--user")
     before = user_file(home).read_text("utf-8")
     assert run("servers", "disable", "WEB").out == f"web is disabled in {user_file(home)}.\n"
     assert "off (skills = false)" in run("servers", "list").out
@@ -294,7 +361,7 @@ def test_a_server_is_disabled_and_enabled_and_the_rest_of_the_file_stays(run: Ru
 
 
 def test_a_server_of_the_user_can_be_disabled_in_one_project(run: Run, home: Path) -> None:
-    run("servers", "add", "web", "https://w.example", "--user")
+    run("servers", "add", "--no-check", "web", "https://w.example", "--user")
     document = run("servers", "disable", "web", "--project", "--json").document
     assert document["server"] == {"label": "web", "enabled": False, "files": [str(PROJECT.resolve())]}
     assert run("servers", "list", "--json").document["servers"][0]["skills"] is False
@@ -305,7 +372,7 @@ def test_a_server_of_the_user_can_be_disabled_in_one_project(run: Run, home: Pat
 
 
 def test_only_a_server_that_is_there_can_be_disabled(run: Run) -> None:
-    run("servers", "add", "web", "https://w.example")
+    run("servers", "add", "--no-check", "web", "https://w.example")
     for command in ("disable", "enable"):
         ended = run("servers", command, "wbe")
         assert (ended.code, "no server is called wbe in your files; known: web" in ended.err) == (8, True)
@@ -347,7 +414,7 @@ def test_import_keeps_every_switch_and_says_so(run: Run, home: Path) -> None:
 
 
 def test_import_of_a_server_that_is_here_under_another_name_adds_nothing(run: Run, home: Path) -> None:
-    run("servers", "add", "docs", "https://d.example/mcp", "--token-env", "T", "--user")
+    run("servers", "add", "--no-check", "docs", "https://d.example/mcp", "--token-env", "T", "--user")
     (home / ".cursor").mkdir()
     (home / ".cursor/mcp.json").write_text(
         '{"mcpServers": {"other": {"url": "https://d.example/mcp",'
@@ -366,8 +433,8 @@ def test_import_that_finds_nothing_says_where_it_looked(run: Run, home: Path) ->
         ("Claude Code", "~/.claude.json"),
         ("Windsurf", "~/.codeium/windsurf/mcp_config.json"),
         ("Zed", "~/.config/zed/settings.json"),
-        ("Copilot CLI", "~/.copilot/mcp-config.json"),
-        ("opencode", "~/.config/opencode/opencode.json"),
+        ("GitHub Copilot", "~/.copilot/mcp-config.json"),
+        ("OpenCode", "~/.config/opencode/opencode.json"),
         ("Wayland", ".wayland-core.toml"),
     ):
         assert client in ended.out
@@ -378,18 +445,22 @@ def test_import_that_finds_nothing_says_where_it_looked(run: Run, home: Path) ->
 
 def test_a_plain_text_secret_is_warned_about_and_offered_as_a_variable(run: Run) -> None:
     header = f"Authorization=Bearer {SECRET}"
-    ended = run("servers", "add", "docs", "https://d.example/mcp", "--header", header)
+    ended = run("servers", "add", "--no-check", "docs", "https://d.example/mcp", "--header", header)
     assert ended.code == 0
     assert "docs: the header Authorization looks like a secret, and would be plain text in " in ended.err
     assert "--use-variables" in ended.err
     assert SECRET in PROJECT.read_text()
     run("servers", "remove", "docs")
-    ended = run("servers", "add", "docs", "https://d.example/mcp", "--header", header, "--use-variables")
+    ended = run(
+        "servers", "add", "--no-check", "docs", "https://d.example/mcp", "--header", header, "--use-variables"
+    )
     assert "the value of the header Authorization into the environment variable DOCS_TOKEN." in ended.err
     assert SECRET not in PROJECT.read_text()
     assert places(PROJECT) == {"docs": Place(url="https://d.example/mcp", token_env="DOCS_TOKEN")}
     # What is a variable already needs no warning.
-    ended = run("servers", "add", "two", "https://t.example/mcp", "--header", "X-Key=${TWO_KEY}")
+    ended = run(
+        "servers", "add", "--no-check", "two", "https://t.example/mcp", "--header", "X-Key=${TWO_KEY}"
+    )
     assert ended.err == ""
 
 
@@ -407,10 +478,44 @@ def test_secrets_of_imported_servers_are_warned_about_and_can_become_variables(r
 @pytest.mark.process
 @pytest.mark.parametrize(("answer", "in_clear"), [("\n", False), ("y\n", False), ("n\n", True)])
 def test_on_a_terminal_the_person_decides_about_a_secret(answer: str, in_clear: bool) -> None:
-    terminal = Terminal("servers", "add", "docs", "https://d.example/mcp", "--header", f"X-Api-Key={SECRET}")
+    terminal = Terminal(
+        "servers", "add", "--no-check", "docs", "https://d.example/mcp", "--header", f"X-Api-Key={SECRET}"
+    )
     terminal.wait_for("[Y/n]")
     assert "DOCS_X_API_KEY of your environment" in terminal.screen
     terminal.type(answer)
     assert terminal.end() == 0
     assert (SECRET in PROJECT.read_text()) is in_clear
     assert SECRET not in terminal.screen
+
+
+@pytest.mark.process
+def test_a_server_is_asked_once_when_it_is_added(run: Run, folders: FolderServer) -> None:
+    plant("served/refunds")
+    added = run("servers", "add", "shop", folders.at("served"))
+    assert added.code == 0
+    assert "It answers, with 1 skill." in added.out
+    assert "in this project alone" in added.out
+    wrong = run("servers", "add", "--user", "other", "http://127.0.0.1:9/mcp")
+    assert wrong.code == 0
+    assert "It does not answer: nothing listens there" in wrong.out
+    assert "--replace" in wrong.out
+    assert "for all your projects" in wrong.out
+
+
+def test_an_entry_is_replaced_and_keeps_what_else_it_says(run: Run) -> None:
+    file = Path("skillwire.toml")
+    assert run("servers", "add", "--no-check", "shop", "http://127.0.0.1:9/mcp").code == 0
+    file.write_text(file.read_text() + 'include = ["a-*"]\n\n[profiles.work]\nservers = ["shop"]\n')
+    taken = run("servers", "add", "--no-check", "shop", "http://127.0.0.1:10/mcp")
+    assert taken.code == 4
+    assert "--replace" in taken.err
+    words = ("servers", "add", "--no-check", "--replace")
+    assert run(*words, "shop", "http://127.0.0.1:10/mcp", "--token-env", "SHOP").code == 0
+    text = file.read_text()
+    assert "127.0.0.1:9/" not in text
+    for part in ("http://127.0.0.1:10/mcp", 'token_env = "SHOP"', 'include = ["a-*"]', 'servers = ["shop"]'):
+        assert part in text
+    missing = run(*words, "--user", "shop", "http://127.0.0.1:10/mcp")
+    assert missing.code == 8
+    assert "leave out --user" in missing.err

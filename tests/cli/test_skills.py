@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved
+from command_line import Ended, Run, approved, as_person
 from folder_server import FolderServer
 from skillwire.cli import main
-from skillwire.sources.directory.scan_cache import scan_cache_directory
+from skillwire.sources import scan_cache_directory
 from terminals import Terminal
 from trees import scanned
 
@@ -81,7 +81,7 @@ def test_list_shows_name_origin_approval_and_description(run: Run, serving: Serv
     assert ended.code == 0
     assert ended.out.splitlines() == [
         "NAME     FROM          APPROVAL      DESCRIPTION",
-        "tidy     local · user  local         Tidies up.",
+        "tidy     local · user  own files     Tidies up.",
         "refunds  MCP · shop    not approved  Pays back.",
     ]
 
@@ -89,7 +89,7 @@ def test_list_shows_name_origin_approval_and_description(run: Run, serving: Serv
 @pytest.mark.process
 def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Serving) -> None:
     plant("served/refunds")
-    plant("mine/refunds")
+    plant("mine/refunds", body="Do it in another way.\n")
     ended = run(
         "list",
         "--server",
@@ -98,7 +98,7 @@ def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Servin
         "dead=http://127.0.0.1:9/mcp",
         "--dir",
         "mine",
-        "--no-usual",
+        "--no-default-directories",
     )
     assert ended.code == 0
     table, _, problems = ended.out.partition("\n\n")
@@ -109,13 +109,27 @@ def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Servin
 
 
 @pytest.mark.process
+def test_copies_of_a_skill_are_listed_once_and_its_name_is_enough(run: Run, serving: Serving) -> None:
+    plant("served/refunds")
+    plant("mine/refunds")
+    places = ("--server", serving(), "--dir", "mine", "--no-default-directories")
+    ended = run("list", *places)
+    assert "local · mine, also on shop" in ended.out
+    assert ended.out.count("Does one thing.") == 1
+    [skill] = run("list", "--json", *places).document["skills"]
+    assert skill["also_on"] == ["shop"]
+    shown = run("show", "refunds", "--json", *places).document
+    assert shown["origin"]["label"] == "mine"
+
+
+@pytest.mark.process
 def test_list_as_json_has_skills_servers_and_problems(run: Run, serving: Serving) -> None:
     plant("served/refunds", description="Pays back.")
     document = run("list", "--json", "--server", serving(), "--server", "dead=nosuchcommand").document
     [skill] = document["skills"]
     assert skill["handle"] == "refunds"
     assert skill["origin"] == {"kind": "mcp", "label": "shop"}
-    assert skill["approval"]["state"] == "new"
+    assert skill["approval"]["state"] == "not approved"
     assert (skill["dialect"], skill["file_count"]) == ("D6", 1)
     assert [(server["label"], server["status"]) for server in document["servers"]] == [
         ("shop", "ready"),
@@ -153,11 +167,11 @@ def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> Non
     plant("served/refunds")
     plant("served/returns")
     Path("skillwire.toml").write_text(
-        f'usual = false\n[servers.shop]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "served"]\n'
+        f'default_directories = false\n[servers.shop]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "served"]\n'
         'exclude = ["RET*"]\n[profiles.none]\nservers = []',
         "utf-8",
     )
-    run("servers", "trust", "--yes")
+    as_person(run, "trust")
     assert [skill["handle"] for skill in run("list", "--json").document["skills"]] == ["refunds"]
     assert run("list", "--json", "--profile", "none").document["servers"] == []
     # An excluded skill is not to be had by its URI either.
@@ -201,9 +215,9 @@ def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Pat
     assert "│ The guide." in run("show", "refunds", "guide.md", "--server", serving()).out
     document = run("show", "refunds", "guide.md", "--json", "--server", serving()).document
     assert document["shown"]["text"] == "The guide.\n"
-    assert document["approval"]["state"] == "new"
-    assert run("cache", "--help").code == 0
-    assert run("cache", "list", "--json").document["files"] == []
+    assert document["approval"]["state"] == "not approved"
+    assert run("config", "cache", "--help").code == 0
+    assert run("config", "cache", "--json").document["files"] == []
 
 
 @pytest.mark.process
@@ -225,7 +239,7 @@ def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run, serving: S
     plant("served/refunds", body="Pay back.\n")
     refused = run("load", "refunds", "--server", serving())
     assert (refused.code, refused.out, refused.err.count("\n")) == (7, "", 1)
-    assert "`skillwire show refunds`" in refused.err
+    assert "`skillwire show refunds --server shop=" in refused.err
     assert run("approve", "refunds", "--server", serving()).code == 7
     given = approved(run, "refunds", "--server", serving())
     assert given.out == "Approved refunds from MCP · shop as it is now, 1 file.\n"
@@ -250,7 +264,7 @@ def test_grants_are_given_by_name_and_shown(run: Run, serving: Serving) -> None:
 def test_a_local_skill_needs_no_approval(run: Run) -> None:
     plant("mine/tidy", body="Tidy up.\n")
     assert "Tidy up." in run("load", "tidy", "--dir", "mine").out
-    ended = run("approve", "tidy", "--dir", "mine")
+    ended = as_person(run, "approve", "tidy", "--dir", "mine")
     assert (ended.code, "needs no approval" in ended.err) == (4, True)
 
 
@@ -267,14 +281,14 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
     assert "changed" in run("list", "--server", serving()).out.splitlines()[1]
     for _ in range(2):
         out = run("show", "refunds", "--server", serving()).out
-        assert "changed since you approved it: 3 files" in out
+        assert "changed (3 files): since you approved it" in out
         assert "│ -Pay back in euros." in out
         assert "│ +Pay back in dollars." in out
         assert "added  fresh.md" in out
         assert "removed  gone.md" in out
     ended = run("load", "refunds", "--server", serving())
     assert (ended.code, "(1 added, 1 changed, 1 removed)" in ended.err) == (7, True)
-    assert "changed since you approved it: 3 files" in run("show", "refunds", "--server", serving()).out
+    assert "changed (3 files): since you approved it" in run("show", "refunds", "--server", serving()).out
     assert approved(run, "refunds", "--server", serving()).code == 0
     assert "Pay back in dollars." in run("load", "refunds", "--server", serving()).out
 
@@ -283,7 +297,7 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
 def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back in euros.\n")
     approved(run, "refunds", "--server", serving())
-    run("cache", "clear")
+    run("config", "cache", "--clear")
     plant("served/refunds", body="Pay back in dollars.\n")
     out = run("show", "refunds", "--server", serving()).out
     assert "changed  SKILL.md" in out
@@ -297,26 +311,26 @@ def test_read_gives_the_models_view_or_verified_bytes(run: Run, serving: Serving
     (folder / "logo.png").write_bytes(data)
     server = ("--server", serving())
     approved(run, "refunds", *server)
-    assert "<untrusted_skill_file_" in run("read", "refunds", "guide.md", *server).out
-    assert run("read", "refunds", "guide.md", "--json", *server).document["path"] == "guide.md"
-    ended = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
+    assert "<untrusted_skill_file_" in run("load", "refunds", "guide.md", *server).out
+    assert run("load", "refunds", "guide.md", "--json", *server).document["path"] == "guide.md"
+    ended = run("load", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
     assert (ended.code, Path("logo.png").read_bytes()) == (0, data)
-    again = run("read", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
+    again = run("load", "refunds", "logo.png", "--raw", "-o", "logo.png", *server)
     assert (again.code, "already exists" in again.err) == (4, True)
-    unlisted = run("read", "refunds", "../secret", *server)
+    unlisted = run("load", "refunds", "../secret", *server)
     assert (unlisted.code, unlisted.out) == (8, "")
 
 
 def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
-    assert run("read", "a", "b", "-o", "c").code == 2
-    assert run("read", "a", "b", "--raw", "--json").code == 2
+    assert run("load", "a", "b", "-o", "c").code == 2
+    assert run("load", "a", "b", "--raw", "--json").code == 2
 
 
 @pytest.mark.process
 def test_revoke_needs_no_server(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     approved(run, "refunds", "--server", serving())
-    assert run("revoke", "shop/refunds", "--json").document["revoked"]["server"] == "shop"
+    assert run("revoke", "shop/refunds", "--json").document["revoked"][0]["server"] == "shop"
     ended = run("revoke", "refunds")
     assert (ended.code, "no skill called refunds is approved" in ended.err) == (8, True)
     assert run("load", "refunds", "--server", serving()).code == 7
@@ -346,18 +360,17 @@ def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path, ser
     for name in ("one", "two"):
         approved(run, "refunds", "--server", serving(name=name))
         run("load", "refunds", "--server", serving(name=name))
-    files = run("cache", "list", "--json").document["files"]
+    files = run("config", "cache", "--json").document["files"]
     assert [(file["server"], file["uri"]) for file in files] == [
         ("one", "skill://refunds/SKILL.md"),
         ("two", "skill://refunds/SKILL.md"),
     ]
-    assert "one  1 file" in run("cache").out
-    assert run("cache", "clear", "--server", "three").code == 8
-    assert run("cache", "clear", "--server", "one").out == "Removed 1 file.\n"
-    assert run("cache", "clear", "--json").document["removed"] == {"two": 1}
-    assert run("cache", "list").out == "The cache is empty.\n"
-    place = run("cache", "path").out.strip()
-    assert place == run("cache", "path", "--json").document["path"]
+    assert "one  1 file" in run("config", "cache").out
+    assert run("config", "cache", "--clear", "--on", "three").code == 8
+    assert run("config", "cache", "--clear", "--on", "one").out == "Removed 1 file.\n"
+    assert run("config", "cache", "--clear", "--json").document["removed"] == {"two": 1}
+    assert run("config", "cache").out == "The cache is empty.\n"
+    place = run("config", "--json").document["paths"]["cache"]["path"]
     assert Path(place).is_relative_to(tmp_path)
 
 
@@ -367,31 +380,58 @@ def test_scan_caches_of_served_directories_are_counted_and_cleared_with_the_cach
     plant("served/refunds")
     source = scanned(["served"], cache_directory=scan_cache_directory())
     source.save_cache()
-    [index] = run("cache", "list", "--json").document["scan_caches"]
+    [index] = run("config", "cache", "--json").document["scan_caches"]
     assert Path(index["path"]).stat().st_size == index["size"]
-    assert Path(index["path"]).parent == Path(run("paths", "--json").document["paths"]["scan_caches"]["path"])
-    assert "1 scan cache of served directories" in run("cache").out
-    assert run("cache", "clear").out == "Removed 0 files and 1 scan cache.\n"
-    assert run("cache", "clear", "--json").document["scan_caches"] == 0
-    assert run("cache").out == "The cache is empty.\n"
+    assert Path(index["path"]).parent == Path(
+        run("config", "paths", "--json").document["paths"]["scan_caches"]["path"]
+    )
+    assert "1 scan cache of served directories" in run("config", "cache").out
+    assert run("config", "cache", "--clear").out == "Removed 0 files and 1 scan cache.\n"
+    assert run("config", "cache", "--clear", "--json").document["scan_caches"] == 0
+    assert run("config", "cache").out == "The cache is empty.\n"
 
 
 def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
-    paths = run("paths", "--json").document["paths"]
+    paths = run("config", "paths", "--json").document["paths"]
     assert set(paths) == {
         "config",
         "project",
         "approvals",
         "trusted",
         "logins",
+        "audit",
         "installs",
         "cache",
-        "indexes",
         "scan_caches",
     }
     assert all(Path(place["path"]).is_relative_to(tmp_path) for place in paths.values())
-    assert "does not exist yet" in run("paths").out
-    assert "scan caches" in run("paths").out
+    assert "does not exist yet" in run("config", "paths").out
+    assert "scan caches" in run("config", "paths").out
+
+
+@pytest.mark.process
+def test_paths_delete_removes_all_state_and_no_configuration(run: Run, serving: Serving) -> None:
+    plant("served/refunds")
+    shop = ("--server", serving())
+    approved(run, "refunds", *shop)
+    run("servers", "add", "docs", "https://example.org/mcp")
+    assert run("load", "refunds", *shop).code == 0
+    places = {
+        name: Path(one["path"]) for name, one in run("config", "paths", "--json").document["paths"].items()
+    }
+    before = {name for name, path in places.items() if path.exists()}
+    settings = before & {"config", "project"}
+    assert settings
+    assert {"approvals", "cache"} <= before
+    assert run("config", "paths", "--delete").code == 2
+    assert as_person(run, "config", "paths", "--delete", answers=("n",)).code == 2
+    assert {name for name, path in places.items() if path.exists()} == before
+    ended = as_person(run, "config", "paths", "--delete")
+    assert ended.out.startswith("Deleted ")
+    assert {name for name, path in places.items() if path.exists()} == settings
+    assert list(places["approvals"].parent.glob("approvals*")) == []
+    assert run("load", "refunds", *shop).code == 7
+    assert run("config", "paths", "--delete", "--yes", "--json").code == 0
 
 
 @pytest.mark.process
@@ -441,8 +481,8 @@ def test_a_table_fits_eighty_columns(serving: Serving) -> None:
     assert terminal.end() == 0
     # What a spinner wrote before is not a part of the table.
     table = terminal.screen[terminal.screen.index("NAME") :].splitlines()
-    assert len(table) == 3
-    assert max(map(len, table)) <= 80
+    assert table[3].startswith("To read a skill and approve it: skillwire approve NAME --server shop=")
+    assert max(map(len, table[:3])) <= 80
 
 
 @pytest.mark.process
@@ -458,7 +498,7 @@ def test_list_fails_on_request_when_a_server_failed(run: Run) -> None:
 @pytest.mark.process
 def test_a_server_that_failed_is_named_by_every_command(run: Run) -> None:
     plant("mine/tidy")
-    for command in (["show", "tidy"], ["load", "tidy"], ["catalog"], ["search", "thing"]):
+    for command in (["show", "tidy"], ["load", "tidy"], ["list", "--for-model"], ["search", "thing"]):
         ended = run(*command, "--dir", "mine", "--server", "gone=nosuchcommand")
         assert (ended.code, ended.err.count("nosuchcommand")) == (0, 1), command
 
@@ -497,7 +537,7 @@ def test_a_server_without_skills_is_said_to_have_none(run: Run, serving: Serving
 
 def test_a_directory_whose_skills_are_all_disabled_is_said_to_have_no_enabled_ones(run: Run) -> None:
     plant("mine/tidy")
-    assert run("disable", "tidy", "--dir", "mine").code == 0
+    assert run("config", "disable", "tidy", "--dir", "mine").code == 0
     listed = run("list", "--dir", "mine", "--on", "mine")
     assert listed.out == "mine has no enabled skills: `skillwire list --all` shows the others.\n"
 
@@ -509,8 +549,9 @@ def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run, folder
     assert "one thing" in run("list", *server).out
     plant("served/refunds", description="Does another thing. Use when needed.")
     assert "one thing" in run("list", *server).out
-    for command in (["list"], ["catalog"], ["search", "thing"]):
+    for command in (["list"], ["list", "--for-model"], ["search", "thing"]):
         assert "another thing" in run(*command, *server, "--refresh").out
+    assert "another thing" in run("list", *server).out
 
 
 @pytest.mark.process
@@ -525,7 +566,7 @@ def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str],
 @pytest.mark.process
 def test_a_file_that_a_skill_does_not_have_is_answered_with_those_it_has(run: Run) -> None:
     plant(Path.home() / ".agents/skills/tidy", guide="Read this.")
-    for command in (["show"], ["read"]):
+    for command in (["show"], ["load"]):
         ended = run(*command, "tidy", "nofile")
         assert (ended.code, ended.err) == (
             8,
@@ -557,7 +598,7 @@ def test_no_config_reads_no_configuration(run: Run) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("command", ["list", "catalog", "show tidy", "read tidy SKILL.md --raw"])
+@pytest.mark.parametrize("command", ["list", "list --for-model", "show tidy", "load tidy SKILL.md --raw"])
 def test_a_full_disk_is_one_line_and_exit_code_4(command: str) -> None:
     plant(Path.home() / ".agents/skills/tidy")
     with Path("/dev/full").open("w") as full:
@@ -587,12 +628,12 @@ def test_the_configured_style_applies_unless_an_option_overrides_it(run: Run) ->
     plant(Path.home() / ".agents/skills/tidy")
     file = Path("skillwire.toml")
     file.write_text('style = "codex"\n[profiles.g]\nstyle = "goose"\n', "utf-8")
-    codex, goose = run("catalog").out, run("catalog", "--profile", "g").out
-    assert codex == run("catalog", "--no-config", "--style", "codex").out
-    assert goose == run("catalog", "--no-config", "--style", "goose").out
-    assert run("catalog", "--style", "gemini").out not in (codex, goose)
+    codex, goose = run("list", "--for-model").out, run("list", "--for-model", "--profile", "g").out
+    assert codex == run("list", "--for-model", "--no-config", "--style", "codex").out
+    assert goose == run("list", "--for-model", "--no-config", "--style", "goose").out
+    assert run("list", "--for-model", "--style", "gemini").out not in (codex, goose)
     file.write_text('style = "emacs"\n', "utf-8")
-    ended = run("catalog")
+    ended = run("list", "--for-model")
     assert (ended.code, "the key style of" in ended.err, "codex" in ended.err) == (4, True, True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,8 +85,34 @@ def test_a_first_page_needs_few_packages_and_no_slow_modules(
     # What the interpreter itself imports at its start is none of our business.
     modules = IMPORTED.findall(said)
     modules = modules[modules.index("site") + 1 :]
-    assert "skillwire.server.app" in modules
+    assert "skillwire.server.fastpath" in modules
     packages = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
     assert packages <= allowed | LOADED_WHEN_IDLE | NOT_THERE
     if ask is over_stdio:
         assert SLOW.isdisjoint(modules)
+
+
+@pytest.mark.process
+def test_a_list_from_a_cached_listing_connects_to_nothing_and_imports_no_sdk(
+    folder: Path, tmp_path: Path
+) -> None:
+    variables = {name: str(tmp_path / name) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
+    environment = {**variables, "PATH": "/usr/bin:/bin", **TELL_IMPORTS}
+    (tmp_path / "empty").mkdir()
+
+    def list_skills(url: str) -> tuple[str, set[str]]:
+        command = [sys.executable, "-m", "skillwire", "list", "--server", f"shop={url}"]
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path / "empty", capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-500:]
+        return done.stdout, {name.partition(".")[0] for name in IMPORTED.findall(done.stderr)}
+
+    with serving_http(folder, "--ttl", "600") as (url, _):
+        first, imported = list_skills(url)
+        assert "mcp" in imported
+    # The server is gone: what it listed is still good.
+    again, imported = list_skills(url)
+    assert again == first
+    assert "alpha" in again
+    assert not imported & {"mcp", "mcp_types", "pydantic"}

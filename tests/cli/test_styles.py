@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from command_line import person
 from folder_server import FolderServer
 from skillwire.cli import main
 from trees import write, write_skill
@@ -24,11 +25,12 @@ def run(
     capsys: pytest.CaptureFixture[str],
     folders: FolderServer,
 ) -> Run:
-    """Runs a command in a directory of no meaning, with one local skill and a server that has two."""
+    """Runs a command in an empty directory with one skill of a project and a server that has two, one of
+    the same name."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     write_skill(tmp_path / "work/.agents/skills/refunds")
-    write_skill(tmp_path / "work/served/refunds")
+    write_skill(tmp_path / "work/served/refunds", {"rules.md": b"Others."})
     write_skill(tmp_path / "work/served/db/migrate", {"guide.md": b"More."})
     monkeypatch.chdir(tmp_path / "work")
 
@@ -69,16 +71,16 @@ def test_list_has_the_names_and_marks_of_a_style(run: Run, style: str, rows: lis
 
 @pytest.mark.process
 def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> None:
-    code, out, _ = run("catalog", "--style", "codex")
+    code, out, _ = run("list", "--for-model", "--style", "codex")
     assert code == 0
     assert out.startswith("## Skills\n")
     assert "(uri: skill://db/migrate/SKILL.md, server: shop)" in out
     assert ".agents/skills/refunds/SKILL.md)" in out
-    code, out, _ = run("catalog", "--style", "gemini", "--json")
+    code, out, _ = run("list", "--for-model", "--style", "gemini", "--json")
     document: dict[str, Any] = json.loads(out)
     assert document["style"] == "gemini"
     assert [tool["name"] for tool in document["tools"]] == ["activate_skill", "read_mcp_resource"]
-    _, out, _ = run("catalog")
+    _, out, _ = run("list", "--for-model")
     assert out.startswith("<available_skills>")
 
 
@@ -86,15 +88,16 @@ def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> Non
 def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
     code, _, err = run("load", "--style", "gemini", "migrate")
     assert code == 7
-    assert "`skillwire show migrate --style gemini`" in err
-    digest = json.loads(run("show", "migrate", "--style", "gemini", "--json")[1])["digest"]
-    assert run("approve", "migrate", "--digest", digest, "--style", "gemini")[0] == 0
+    assert "skillwire show migrate" in err
+    assert "--style gemini`" in err
+    with person("y"):
+        assert run("approve", "migrate", "--style", "gemini")[0] == 0
     code, out, _ = run("load", "--style", "gemini", "migrate")
     assert code == 0
     assert '<instructions trust="untrusted">' in out
     assert "<file>skill://db/migrate/guide.md</file>" in out
     # An approval is for the skill, whatever a style calls it.
-    assert "More." in run("read", "--style", "wayland", "shop:db:migrate", "guide.md")[1]
+    assert "More." in run("load", "--style", "wayland", "shop:db:migrate", "guide.md")[1]
 
 
 @pytest.mark.process
@@ -111,9 +114,13 @@ def test_the_style_of_the_configuration_counts_for_commands_unless_they_name_ano
 
     assert names() == {"refunds", "migrate", "shop__refunds"}
     assert names("--style", "wayland") == {"refunds", "shop:db:migrate", "shop:refunds"}
-    code, out, err = run("catalog")
+    code, out, err = run("list", "--for-model")
     assert code == 0, err
-    assert out == run("catalog", "--style", "goose")[1] != run("catalog", "--style", "spec")[1]
+    assert (
+        out
+        == run("list", "--for-model", "--style", "goose")[1]
+        != run("list", "--for-model", "--style", "spec")[1]
+    )
     write(config, b'style = "emacs"\n')
     code, out, err = run("list")
     assert (code, out) == (4, "")

@@ -1,4 +1,4 @@
-"""`skillwire enable` and `disable`: kept in the configuration, and the same skill in every style."""
+"""`skillwire config enable` and `disable`: kept in the configuration, and the same skill in every style."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ def names(run: Run, *options: str) -> set[str]:
 
 def test_a_disabled_skill_is_left_out_in_every_style_until_it_is_enabled(run: Run) -> None:
     USER.parent.mkdir(parents=True)
-    USER.write_text("# Mine.\nusual = false\n")
-    ended = run("disable", "REFUNDS")
+    USER.write_text("# Mine.\ndefault_directories = false\n")
+    ended = run("config", "disable", "REFUNDS")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("refunds from local · own is disabled in ")
-    assert USER.read_text() == '# Mine.\nusual = false\ndisabled = ["own/refunds"]\n'
+    assert USER.read_text() == '# Mine.\ndefault_directories = false\ndisabled = ["own/refunds"]\n'
     for style in all_styles():
         assert names(run, "--style", style.name) == {"reports"}
     assert names(run, "--all") == {"refunds", "reports"}
     refused = run("load", "refunds")
     assert (refused.code, "is disabled" in refused.err) == (8, True)
-    assert run("disable", "refunds", "--json").document["disabled"] == ["own/refunds"]
-    assert run("enable", "own/refunds").code == 0
-    assert USER.read_text() == "# Mine.\nusual = false\n"
+    assert run("config", "disable", "refunds", "--json").document["disabled"] == ["own/refunds"]
+    assert run("config", "enable", "own/refunds").code == 0
+    assert USER.read_text() == "# Mine.\ndefault_directories = false\n"
     assert names(run) == {"refunds", "reports"}
 
 
 def test_several_at_once_in_the_projects_file_and_what_is_not_disabled(run: Run) -> None:
-    assert run("disable", "refunds", "reports", "--project").code == 0
+    assert run("config", "disable", "refunds", "reports", "--project").code == 0
     assert Path("skillwire.toml").read_text() == 'disabled = ["own/refunds", "own/reports"]\n'
     assert names(run) == set()
-    assert run("enable", "refunds", "reports").code == 0
-    again = run("enable", "refunds")
+    assert run("config", "enable", "refunds", "reports").code == 0
+    again = run("config", "enable", "refunds")
     assert again.code == 8
     assert "refunds is not disabled by a configuration file" in again.err
-    assert run("disable", "nothing").code == 8
+    assert run("config", "disable", "nothing").code == 8

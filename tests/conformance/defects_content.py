@@ -8,9 +8,8 @@ from typing import Any
 from conformance.clean_server import Tree, skill_md
 from conformance.switches import Defect, in_tree
 from publishers import new_key
-from skillwire.skill.digests import digest_of
-from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
-from skillwire.trust.signatures import sign_files
+from skillwire.skill import digest_of
+from skillwire.trust import MAX_BUNDLE_BYTES, SIGNATURE_FILE, sign_files
 
 GOOD = "Sort things by size, by age or by name. Use when somebody asks for order."
 
@@ -68,6 +67,7 @@ def _lint() -> Iterator[Defect]:
     yield _with("misspelled-field", "LINT/field-misspelled", licence=("MIT", "MIT"))
     yield _with("windows-lines", "LINT/line-endings", body="One line\r\nand another\r\n")
     yield _with("merge", "LINT/merge-conflict", body="<<<<<<< HEAD\na\n=======\nb\n>>>>>>> x\n")
+    yield _with("template", "LINT/template", body="Write the first step as an instruction.\n")
     yield _with("last-block", "LINT/yaml-last-block", license=("|\n  MIT", "MIT\n"))
     yield _with("reserved-character", "FMT-1/frontmatter", license=("@mit", "@mit"))
     yield _with("unquoted-colon", "FMT-1/frontmatter", license=("MIT: so be it", "MIT: so be it"))

@@ -138,8 +138,8 @@ def _declarations() -> Iterator[Defect]:
 def _eras() -> Iterator[Defect]:
     yield in_answer("no-legacy", "CAP-4/one-revision", "initialize", refused_by(-32601))
     yield in_answer("no-modern", "CAP-4/one-revision", "server/discover", refused_by(-32601))
-    yield _hello("declared-on-modern-alone", "CAP-4/one-revision", drop("extensions"), era=LEGACY)
-    yield _hello("declared-on-legacy-alone", "CAP-4/one-revision", drop("extensions"), era=MODERN)
+    yield _hello("declared-on-modern-alone", "CAP-4/declared", drop("extensions"), era=LEGACY)
+    yield _hello("declared-on-legacy-alone", "CAP-4/declared", drop("extensions"), era=MODERN)
     yield _hello("no-directories-on-legacy", "CAP-4/declaration", _declared({}), era=LEGACY)
 
     def shorter(result: Json) -> None:

@@ -25,9 +25,8 @@ from conformance.clean_server import (
 )
 from conformance.switches import Change, about, after_events, in_result, put, refused_by
 from publishers import new_key
-from skillwire.skill.digests import digest_of
-from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.signatures import sign_files
+from skillwire.skill import digest_of
+from skillwire.trust import SIGNATURE_FILE, sign_files
 
 GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
 GOOD = "Do what the name says, step by step. Use when somebody asks for it."

@@ -17,7 +17,7 @@ import pytest
 import skillwire
 from conformance.clean_server import LEGACY, MODERN, CleanServer, Json
 from conformance.defective_server import make_server
-from skillwire.conformance.target import parse_target
+from skillwire.conformance.verify import parse_target
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
 

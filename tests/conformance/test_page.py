@@ -41,7 +41,7 @@ def test_every_rule_cites_a_sentence_and_links_to_it() -> None:
 @pytest.mark.anyio
 async def test_the_page_has_the_json_that_is_printed() -> None:
     [block] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    report = await skillwire.verify(make_server("size-wrong"))
+    report = await skillwire.verify(make_server("size-wrong"), revisions=["2026-07-28"])
     printed = json.loads(as_json(report))
     assert shape(json.loads(block)) == shape(printed)
     assert list(json.loads(block)["findings"][0]) == list(printed["findings"][0])

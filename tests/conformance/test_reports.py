@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import skillwire
 from conformance.clean_server import LEGACY, MODERN, CleanServer, Json
 from conformance.defective_server import make_server
-from skillwire.conformance import Baseline, Level, as_json, as_junit, as_text, messages
+from skillwire.conformance import Baseline, Level, as_json, as_junit, as_sarif, as_text, messages
 from skillwire.conformance.evaluate import merge
 from skillwire.conformance.messages import TooManyValues, parse_message, same_json
 from skillwire.conformance.rules import Violation
 from skillwire.errors import SourceError
+from skillwire.limits import DEFAULT_LIMITS
 
 pytestmark = pytest.mark.anyio
 
@@ -142,3 +144,100 @@ def test_a_long_text_full_of_commas_is_parsed() -> None:
     message, values = parse_message(json.dumps({"text": ",:{[" * 300_000}).encode())
     assert isinstance(message, dict)
     assert values < 10
+
+
+async def test_a_finding_shows_the_exchange_that_proves_it() -> None:
+    report = await skillwire.verify(make_server("size-wrong"))
+    [finding] = report.findings
+    listed, read = finding.exchanges
+    assert (listed.method, read.method) == ("skills/list", "resources/read")
+    assert read.params == {"uri": finding.uri}
+    assert finding.uri in json.dumps(listed.answer)
+    assert '"size": 3' in json.dumps(listed.answer)
+    text = as_text(report)
+    assert "asked: resources/read" in text
+    assert json.loads(as_json(report))["findings"][0]["exchanges"][1]["method"] == "resources/read"
+    assert "asked: resources/read" in as_junit(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mute", "digest-wrong", "get-without-ttl", "no-when", "html-error"])
+async def test_findings_of_every_area_have_an_exchange(name: str) -> None:
+    limits = replace(DEFAULT_LIMITS, call_seconds=1)
+    report = await skillwire.verify(make_server(name), limits=limits)
+    assert report.findings
+    assert all(finding.exchanges for finding in report.findings)
+
+
+async def test_an_exchange_has_no_secret_of_ours_and_no_long_text() -> None:
+    async def bend(_server: CleanServer, method: str, _params: Json, answer: Json) -> Json:
+        if method == "skills/get" and "error" in answer:
+            return answer | {"error": {"code": -1, "message": "token s3cret-of-the-user " + "x" * 5000}}
+        return answer
+
+    server = make_server()
+    server.bend = bend
+    report = await skillwire.verify(server, token="s3cret-of-the-user")
+    document = json.loads(as_json(report))
+    shown = json.dumps([finding["exchanges"] for finding in document["findings"]])
+    assert "skills/get" in shown
+    assert "s3cret" not in shown
+    assert "x" * 1000 not in shown
+
+
+async def test_sarif_has_a_result_for_each_finding_with_its_rule_and_clause() -> None:
+    before = await skillwire.verify(make_server("size-wrong"))
+    report = await skillwire.verify(make_server("size-wrong"), baseline=Baseline.parse(as_json(before)))
+    [run] = json.loads(as_sarif(report))["runs"]
+    [result] = run["results"]
+    [rule] = run["tool"]["driver"]["rules"]
+    assert (result["ruleId"], result["level"], result["baselineState"]) == (
+        "ENT-3/size",
+        "error",
+        "unchanged",
+    )
+    assert rule["helpUri"].startswith("https://")
+    assert "asked: resources/read" in result["message"]["text"]
+    [place] = result["locations"][0]["logicalLocations"]
+    assert place["fullyQualifiedName"] == report.findings[0].uri
+
+
+async def test_a_quick_check_has_one_revision_and_asks_nothing_twice() -> None:
+    server = make_server()
+    asked: list[str] = []
+
+    async def bend(_server: CleanServer, method: str, params: Json, answer: Json) -> Json:
+        asked.append(f"{method} {params.get('uri')} {params['era']}")
+        return answer
+
+    server.bend = bend
+    report = await skillwire.verify(server, quick=True)
+    assert report.findings == ()
+    assert [revision.revision for revision in report.revisions] == [MODERN]
+    reads = [one for one in asked if one.startswith("resources/read") and "/examples/email.md" in one]
+    assert len(reads) == 1
+    assert not any(LEGACY in one for one in asked)
+    assert "quick check" in as_text(report)
+    older = await skillwire.verify(make_server("no-modern"), quick=True)
+    assert [revision.revision for revision in older.revisions] == [LEGACY]
+    found = await skillwire.verify(make_server("digest-wrong"), quick=True)
+    assert [finding.rule for finding in found.findings] == ["ENT-3/digest"]
+
+
+async def test_a_profile_adds_what_its_consumer_demands() -> None:
+    server = make_server()
+    for number in range(6):
+        server.tree.add(
+            f"skill://more/skill-{number}",
+            "Refund one order and tell the customer. Use when it is asked for.",
+        )
+    for number in range(11):
+        server.tree.files[f"skill://more/skill-0/notes/{number}.txt"] = b"note\n"
+    assert (await skillwire.verify(server, quick=True)).findings == ()
+    report = await skillwire.verify(server, quick=True, profile="chatgpt")
+    assert [finding.rule for finding in report.failures()] == ["PROFILE/skills", "PROFILE/files"]
+    assert "ChatGPT" in report.findings[0].seen
+    assert report.profile is not None
+    assert report.profile.source in " ".join(as_text(report).split())
+    with pytest.raises(SourceError, match="choose one of chatgpt, gemini"):
+        await skillwire.verify(server, profile="nobody")

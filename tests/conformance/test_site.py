@@ -21,11 +21,10 @@ from install.samples import skill_md
 from install.workspaces import write_skill
 from served import serving_http
 from skillwire.cli import main
-from skillwire.conformance import Level
-from skillwire.conformance.site import SiteReport, site_json, site_text, verify_site
+from skillwire.conformance import Level, SiteReport, site_json, site_text, verify_site
 from skillwire.errors import SourceError
-from skillwire.skill.digests import digest_of
-from skillwire.sources.archive import ArchiveFile, write_tar_gz
+from skillwire.net import ArchiveFile, write_tar_gz
+from skillwire.skill import digest_of
 from skillwire.sources.wellknown import SCHEMA
 from terminals import SKILLWIRE
 

@@ -139,3 +139,28 @@ TOKENS = (
     b"\xe2\x80\xae", b"\xed\xa0\x80", b"&a", b"*a", b"<<", b"!!python/object", b" " * 40, b"[" * 500,
     b'{"a":' * 500, b"${HOME}", b"\x1b[2J",
 )  # fmt: skip
+MANIFESTS = (
+    json.dumps(
+        {"skill": "pdf", "files": [{"path": "SKILL.md", "size": 3, "hash": "sha256:" + "0" * 64}]}
+    ).encode(),
+)
+CALLERS = (b'[callers.alice]\ntoken_sha256 = "' + b"0" * 64 + b'"\nservers = ["docs"]\nrate = 5\n',)
+ADDRESSES = (
+    b"https://example.org/b",
+    b"127.1",
+    b"0x7f.0.0.1:80/x",
+    b"[::ffff:127.0.0.1]/",
+    b"user@[fe80::1%25eth0]:8080",
+    b"2130706433",
+    b"a.localhost.",
+)
+DRAFTS = (
+    json.dumps(
+        {
+            "namespace": "acme",
+            "version": "1.0.0",
+            "channel": "stable",
+            "files": [{"path": "SKILL.md", "digest": "sha256:" + "0" * 64, "size": 3}],
+        }
+    ).encode(),
+)

@@ -14,30 +14,32 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from fuzz import corpus
-from skillwire.errors import SkillwireError
+from skillwire.access.callers import parse_callers
+from skillwire.clients import Places
+from skillwire.documents import DocumentError, read_json, read_toml, read_yaml
+from skillwire.errors import SkillwireError, SourceError
 from skillwire.host.config.text import parse_config
-from skillwire.host.importers.base import Surroundings, narrowed
-from skillwire.host.importers.clients import client_files
-from skillwire.host.importers.formats import parse_jsonc
+from skillwire.host.importers.base import narrowed, parse_jsonc
+from skillwire.host.importers.readers import client_files
+from skillwire.install import format_lock, parse_lock
 from skillwire.install.foreign_locks import parse_foreign_lock
-from skillwire.install.lock_format import format_lock, parse_lock
-from skillwire.server.app import SkillServer
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.lint import lint_skill
-from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.sources.archive import read_archive, safe_path
-from skillwire.sources.reference import parse_reference
+from skillwire.net import read_archive
+from skillwire.net.addresses import Reach, reach_of, redirect_target
+from skillwire.registry.drafts import parse_draft
+from skillwire.server import SkillServer
+from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, lint_skill, parse_skill_md, parse_uri, safe_path
+from skillwire.sources import parse_reference
 from skillwire.sources.wellknown import parse_site_index
 from skillwire.trust.oms import InvalidSignatureFile, parse_bundle
-from skillwire.wire.declaration import declaration_in
+from skillwire.wire import declaration_in, entry_from_wire, entry_to_wire
 from skillwire.wire.index import parse_index
+from skillwire.wire.legacy_resources import bind_to_manifest, resource_page
 from skillwire.wire.responses import directory_page, file_bytes, list_page, single_entry
-from skillwire.wire.scan import resource_page
-from skillwire.wire.v1 import entry_from_wire, entry_to_wire
 
 RUNS = 300
 SLOWEST_SECONDS = 10
@@ -136,7 +138,7 @@ def read_client_file(data: bytes) -> None:
         values = parse_jsonc(_text(data))
     except (ValueError, RecursionError):
         return
-    around = Surroundings(environment={}, home=Path("/home/me"), project=Path("/x"))
+    around = Places(Path("/x"), Path("/home/me"), {})
     for read in {file.read for file in client_files(around)}:
         contents = read(values, around)
         for server in contents.servers:
@@ -152,6 +154,28 @@ def read_archive_safely(data: bytes) -> None:
 def read_signature(data: bytes) -> None:
     with suppress(InvalidSignatureFile):
         parse_bundle(data)
+
+
+def read_documents(data: bytes) -> None:
+    for read in (read_json, read_toml, read_yaml):
+        with suppress(DocumentError, SkillwireError):
+            read(data)
+    with suppress(DocumentError, SkillwireError):
+        value = read_json(data, strict=True)
+        assert read_json(json.dumps(value), strict=True) == value
+
+
+def read_manifest(data: bytes) -> None:
+    entry = SkillEntry(SKILL, {"name": "pdf"}, DYNAMIC)
+    assert bind_to_manifest(entry, data).uri == SKILL
+
+
+def read_address(data: bytes) -> None:
+    url = _text(data)
+    for location in (url, f"http://{url}", f"//{url}"):
+        with suppress(SourceError):
+            target = redirect_target("https://example.org/a", location, is_pinned=True)
+            assert reach_of(urlsplit(target).hostname or "") is Reach.PUBLIC
 
 
 PARSERS: dict[str, tuple[Callable[[bytes], object], tuple[bytes, ...]]] = {
@@ -173,6 +197,11 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], tuple[bytes, ...]]] = {
     "client files": (read_client_file, corpus.CLIENT_FILES),
     "archive": (read_archive_safely, corpus.ARCHIVES),
     "signature": (read_signature, corpus.BUNDLES),
+    "documents": (read_documents, (*corpus.ANSWERS, *corpus.CONFIGS, *corpus.LOCKS, *corpus.SKILL_MD)),
+    "manifest": (read_manifest, corpus.MANIFESTS),
+    "callers": (lambda data: parse_callers(_text(data), "callers.toml"), (*corpus.CALLERS, *corpus.CONFIGS)),
+    "addresses": (read_address, corpus.ADDRESSES),
+    "draft": (lambda data: parse_draft(_json(data)), corpus.DRAFTS),
 }
 
 

@@ -13,7 +13,8 @@ from mcp.shared.exceptions import MCPError
 from clients import both_eras, call, refusal
 from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
-from skillwire.gateway import ApprovalQuestion, Caller, Gateway, GatewayOptions
+from skillwire.access import Caller
+from skillwire.gateway import ApprovalQuestion, Gateway, GatewayOptions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -46,7 +47,8 @@ async def test_no_is_a_no_and_the_error_names_the_command(tmp_path: Path, versio
     assert len(user.asked) == 1
     assert upstream.read_uris() == []
     if answer != "error" or version == "2025-11-25":
-        assert "skillwire approve" in error.message
+        assert "Only the user can approve it" in error.message
+        assert "skillwire approve" not in error.message
 
 
 async def refusal_of(client: Any) -> types.ErrorData:
@@ -198,14 +200,14 @@ async def test_the_answer_of_one_caller_is_not_that_of_another(tmp_path: Path) -
 
 
 async def test_a_policy_that_forbids_questions_is_reported(tmp_path: Path) -> None:
-    from skillwire.host.config.server import ServerConfig
-    from skillwire.trust.approval import Policy
+    from skillwire.host import ServerConfig
+    from skillwire.trust import ApprovalMode
 
-    pinned = ServerConfig(instance=shop().server, approval=Policy.PINNED)
+    pinned = ServerConfig(instance=shop().server, approval=ApprovalMode.PINNED)
     user = User()
     async with make_gateway(tmp_path, shop=pinned) as gateway, joined(gateway, user=user) as client:
         error = await refusal(client, "resources/read", uri=URI)
-    assert "the policy of its server does not allow it" in error.message
+    assert "not approved. The settings of shop keep it out" in error.message
     assert user.asked == []
 
 

@@ -18,11 +18,14 @@ from clients import both_eras, call, refusal
 from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
 from properties import examples
 from simulator import Simulator
+from skillwire.access import Caller, CallerFile, Credential, RateLimit
+from skillwire.access.callers import parse_callers, resolve
+from skillwire.access.identity import token_digest
 from skillwire.errors import FormatError
-from skillwire.gateway import AuditLog, Caller, CallerFile, Credential, Gateway, GatewayOptions
-from skillwire.gateway.callers import parse_callers, resolve, token_digest
-from skillwire.gateway.rates import RateLimit
-from skillwire.skill.uris import SkillUri
+from skillwire.gateway import AuditLog, Gateway, GatewayOptions
+from skillwire.limits import Limits
+from skillwire.server import ServerOptions
+from skillwire.skill import SkillUri
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -117,7 +120,7 @@ async def test_other_permissions_count_with_the_next_request(tmp_path: Path) -> 
     async with serving(gateway) as url, connected_to(url, token) as client:
         before = [entry["uri"] for entry in (await call(client, "skills/list"))["skills"]]
         file.write_text(file.read_text().replace("docs", "shop"))
-        callers.refresh()
+        await callers.refresh()
         after = [entry["uri"] for entry in (await call(client, "skills/list"))["skills"]]
     assert (before, after) == (["skill://docs/intro/SKILL.md"], ["skill://shop/buy/SKILL.md"])
 
@@ -137,7 +140,8 @@ def test_tokens_are_not_in_the_file(tmp_path: Path) -> None:
     assert tokens["alice"] not in text
     assert token_digest(tokens["alice"].encode()) in text
     found = CallerFile(file).find(tokens["alice"].encode())
-    assert found == Caller(name="alice", labels=frozenset({"docs"}))
+    assert found is not None
+    assert (found.name, found.labels, found.is_operator) == ("alice", frozenset({"docs"}), False)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ async def test_callers_with_credentials_of_their_own_share_no_connection(
         + "".join(f"\n[callers.{name}.credentials.up]\n{line}\n" for name, line in credentials.items())
     )
     async with serving(upstream) as upstream_url:
-        from skillwire.host.config.server import ServerConfig
+        from skillwire.host import ServerConfig
 
         gateway = make_gateway(
             tmp_path,
@@ -305,8 +309,9 @@ async def outcome(skills: Any, uri: str) -> tuple[str, str]:
 async def test_a_caller_who_floods_the_gateway_is_told_to_wait_and_others_are_not(tmp_path: Path) -> None:
     file = tmp_path / "callers.toml"
     tokens = write_callers(file, flood={}, calm={})
-    options = GatewayOptions(callers=CallerFile(file), requests_per_minute=60)
-    gateway = make_gateway(tmp_path, options, docs=server("intro"))
+    options = GatewayOptions(callers=CallerFile(file))
+    limits = ServerOptions(limits=Limits(http_requests_per_minute=60))
+    gateway = make_gateway(tmp_path, options, limits, docs=server("intro"))
     async with serving(gateway) as url, httpx.AsyncClient() as http:
         statuses = [
             (await http.get(url, headers={"Authorization": f"Bearer {tokens['flood']}"})).status_code
@@ -327,10 +332,9 @@ def test_a_rate_recovers_with_time_and_open_requests_are_counted() -> None:
     assert rates.wait_seconds("b") == 0
     now[0] += 1
     assert rates.wait_seconds("a") == 0
-    with rates.serving("a") as first, rates.serving("a") as second, rates.serving("a") as third:
-        assert (first, second, third) == (True, True, False)
-    with rates.serving("a") as again:
-        assert again
+    assert [rates.begin("a") for _ in range(3)] == [True, True, False]
+    rates.end("a")
+    assert rates.begin("a")
 
 
 async def test_a_thousand_callers_who_list_at_once_ask_each_server_once(tmp_path: Path) -> None:
@@ -358,9 +362,10 @@ async def test_the_audit_log_has_a_line_for_each_act_and_no_content(tmp_path: Pa
             await client.read_resource("skill://docs/intro/SKILL.md")
         await client.read_resource("skill://docs/intro/SKILL.md")
         await client.read_resource("skill://docs/intro/note.md")
+        await call(client, "skills/get", uri="skill://docs/intro/SKILL.md")
     audit.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["act"] for line in lines] == ["list", "refuse", "approve", "load", "read"]
+    assert [line["act"] for line in lines] == ["list", "refuse", "approve", "load", "read", "get"]
     assert {line["caller"] for line in lines} == {"alice"}
     assert lines[3]["set"].startswith("sha256:")
     assert lines[3]["origin"] == "docs"
@@ -386,18 +391,15 @@ async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(t
     }
     async with serving(gateway) as url, httpx.AsyncClient() as http:
         await anyio.sleep(2.1)  # Until then, a change of the approvals could go unseen.
-        for number in range(5):
-            body = {
-                "jsonrpc": "2.0",
-                "id": number,
-                "method": "resources/read",
-                "params": {"_meta": meta, "uri": uri},
-            }
-            answer = await http.post(url, json=body, headers=headers)
-            assert "Do it" in answer.text
+        for method in ("resources/read", "skills/get"):
+            for number in range(5):
+                params = {"_meta": meta, "uri": uri}
+                body = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                answer = await http.post(url, json=body, headers={**headers, "Mcp-Method": method})
+                assert uri in answer.text
     audit.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["act"] for line in lines] == ["load"] * 5
+    assert [line["act"] for line in lines] == ["load"] * 5 + ["get"] * 5
     assert {line["client"] for line in lines} == {"127.0.0.1"}
 
 
@@ -418,9 +420,10 @@ def test_a_renamed_audit_log_is_left_and_a_new_one_is_started(tmp_path: Path) ->
     assert '"caller": "c"' in path.read_text()
 
 
-async def test_health_in_detail_is_for_callers_and_names_what_they_may_see(tmp_path: Path) -> None:
+async def test_health_in_detail_and_metrics_are_for_operators(tmp_path: Path) -> None:
     file = tmp_path / "callers.toml"
-    tokens = write_callers(file, alice={"labels": ["docs"]}, bob={})
+    tokens = write_callers(file, alice={}, olga={})
+    file.write_text(file.read_text().replace("[callers.olga]", "[callers.olga]\noperator = true"))
     docs = server("intro")
     docs.skill("liar").swap_body("Something else.")
     shop = server("buy")
@@ -428,16 +431,21 @@ async def test_health_in_detail_is_for_callers_and_names_what_they_may_see(tmp_p
     options = GatewayOptions(callers=CallerFile(file), approval="listed")
     gateway = make_gateway(tmp_path, options, docs=docs, shop=shop)
     async with serving(gateway) as url, httpx.AsyncClient() as http:
-        health = url.replace("/mcp", "/healthz")
-        assert (await http.get(f"{health}?detail")).json() == {"status": "ok"}
+        base = url.removesuffix("/mcp")
         async with connected_to(url, tokens["alice"]) as client:
             await refusal(client, "resources/read", uri="skill://docs/liar/SKILL.md")
-        said: dict[str, dict[str, Any]] = {
-            name: (await http.get(f"{health}?detail", headers={"Authorization": f"Bearer {token}"})).json()
-            for name, token in tokens.items()
-        }
-    assert [one["label"] for one in said["alice"]["servers"]] == ["docs"]
-    assert [one["label"] for one in said["bob"]["servers"]] == ["docs", "shop"]
-    assert "skill://liar/SKILL.md" in said["alice"]["not_served"][0]["reason"]
-    assert said["alice"]["failures"] == []
-    assert "shop" in said["bob"]["failures"][0]
+
+        async def ask(path: str, name: str) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {tokens[name]}"} if name else {}
+            return await http.get(base + path, headers=headers)
+
+        assert (await ask("/healthz", "")).json() == {"status": "ok"}
+        for path in ("/healthz?detail", "/metrics"):
+            assert (await ask(path, "")).status_code == 401
+            assert (await ask(path, "alice")).status_code == 403
+        health = (await ask("/healthz?detail", "olga")).json()
+        metrics = (await ask("/metrics", "olga")).text
+    assert [one["label"] for one in health["servers"]] == ["docs", "shop"]
+    assert "skill://liar/SKILL.md" in health["not_served"][0]["reason"]
+    assert "shop" in health["failures"][0]
+    assert "skillwire_skills 1" in metrics

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import mcp_types as types
@@ -22,6 +24,7 @@ from clients import both_eras, call
 from folder_server import FolderServer
 from gateways import User, connected_to, text_of
 from served import PATIENCE, SKILLWIRE, Served, environment
+from terminals import Terminal
 from trees import write_skill
 from ui.visitor import form_fields
 
@@ -171,9 +174,11 @@ def test_an_approval_for_a_caller_counts_for_them_alone_until_it_is_revoked(plac
             return ask(url, "resources/read", f"token-of-{name}-1234567890", uri=REFUNDS)
 
         assert answer("ann")["error"]["code"] == UNAPPROVED
-        digest = json.loads(place.run("show", "refunds", "--json", "--no-config", place.shop))["digest"]
-        words = ("--caller", "ann", "--digest", digest, "--no-config", place.shop)
-        place.run("approve", "refunds", *words)
+        words = ("--caller", "ann", "--no-config", place.shop)
+        terminal = Terminal("approve", "refunds", *words, env=place.env, cwd=place.folder)
+        terminal.wait_for("[N]o")
+        terminal.type("y\n")
+        assert terminal.end() == 0
         assert "result" in answer("ann")
         assert answer("bob")["error"]["code"] == UNAPPROVED
         place.run("revoke", "refunds", "--caller", "ann")
@@ -193,11 +198,13 @@ class Visitor(User):
         where = urlsplit(params.url)
         base = f"{where.scheme}://{where.netloc}"
         async with httpx.AsyncClient(base_url=base, follow_redirects=True, timeout=PATIENCE) as browser:
-            assert (await browser.get(params.url)).status_code == 200
-            page = await browser.get(parse_qs(where.query)["next"][0])  # A browser is sent on to it.
+            opened = await browser.get(params.url)
+            [there] = re.findall(r'content="0;url=([^"]+)"', opened.text)
+            page = await browser.get(unescape(there))  # A browser is sent on to it.
             assert page.status_code == 200, page.text
             form = form_fields(page.text, about="refunds", action=f"/{self.decision}")
-            done = await browser.post(f"/{self.decision}", data=form, headers={"origin": base})
+            root = f"/{there.split('/')[1]}"
+            done = await browser.post(f"{root}/{self.decision}", data=form, headers={"origin": base})
             assert done.status_code == 200, done.text
         return types.ElicitResult(action="accept")
 
@@ -225,6 +232,30 @@ async def test_a_client_that_only_opens_urls_loads_a_skill_that_was_approved_on_
             with pytest.raises(MCPError, match="declined"):
                 await client.read_resource(REFUNDS)
     assert (len(ann.asked), len(bob.asked)) == (1, 1)
+
+
+def test_disabled_skills_and_servers_leave_a_running_gateway_and_come_back(place: Place) -> None:
+    url = place.shop.partition("shop=")[2]
+    place.run("servers", "add", "--no-check", "shop", url, "--user")
+    command = [SKILLWIRE, "gateway", "--http", "127.0.0.1:0", "--unsafe-no-auth"]
+    with subprocess.Popen(
+        command, cwd=place.folder, env=place.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            served = Served(process)
+            url = served.wait_until_it_says(r"Gateway to .* at (http://\S+)")[1]
+            assert len(listed(url)) == 3
+            place.run("config", "disable", "shop/refunds")
+            eventually(lambda: len(listed(url)) == 2 and REFUNDS not in listed(url))
+            place.run("config", "enable", "shop/refunds")
+            eventually(lambda: len(listed(url)) == 3)
+            place.run("servers", "disable", "shop")
+            eventually(lambda: listed(url) == [])
+            place.run("servers", "enable", "shop")
+            eventually(lambda: len(listed(url)) == 3)
+            served.end()
+        finally:
+            process.kill()
 
 
 def test_a_gateway_does_not_start_itself_again(place: Place) -> None:

@@ -12,7 +12,9 @@ import pytest
 from clients import both_eras, call, refusal
 from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
-from skillwire.gateway import Caller, GatewayOptions
+from skillwire.access import Caller
+from skillwire.gateway import GatewayOptions
+from skillwire.skill import digest_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -71,12 +73,15 @@ async def test_a_skill_loads_after_one_yes_and_its_files_with_it(tmp_path: Path,
 
 
 @both_eras
-async def test_a_client_that_cannot_ask_gets_the_one_command(tmp_path: Path, version: str) -> None:
+async def test_a_client_that_cannot_ask_is_told_who_must_act_and_the_log_has_the_command(
+    tmp_path: Path, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
     upstream = shop()
     async with make_gateway(tmp_path, shop=upstream) as gateway, joined(gateway, version) as client:
         error = await refusal(client, "resources/read", uri="skill://shop/refunds/SKILL.md")
     assert error.code == -32010
-    assert "skillwire approve skill://refunds/SKILL.md --on shop" in error.message
+    assert "Only the user can approve it: tell them" in error.message
+    assert "skillwire approve skill://refunds/SKILL.md --on shop" in caplog.text
     assert upstream.read_uris() == []
 
 
@@ -110,6 +115,25 @@ async def test_clients_that_know_only_tools_search_list_load_and_read(tmp_path: 
     assert len(user.asked) == 1
 
 
+async def test_the_text_of_a_skill_is_searched_for_the_callers_who_may_load_it(tmp_path: Path) -> None:
+    """SEC-1: what nobody approved is found by its description alone, and no search asks a server."""
+    upstream = shop()
+    upstream.skill("deploy", body="Call kubectl.\n")
+    async with (
+        make_gateway(tmp_path, shop=upstream) as gateway,
+        joined(gateway, user=User(), knows_skills=False) as client,
+        joined(gateway, knows_skills=False, caller=Caller(name="other")) as other,
+    ):
+        before = await client.call_tool("search_skills", {"query": "kubectl"})
+        assert upstream.read_uris() == []
+        await client.call_tool("load_skill", {"name": "deploy"})
+        after = await client.call_tool("search_skills", {"query": "kubectl"})
+        elsewhere = await other.call_tool("search_skills", {"query": "kubectl"})
+    assert "No skill seems to fit" in text_of(before)
+    assert "deploy" in text_of(after)
+    assert "No skill seems to fit" in text_of(elsewhere)
+
+
 @both_eras
 async def test_a_tool_call_for_a_skill_that_nobody_approves_says_what_to_do(
     tmp_path: Path, version: str
@@ -120,7 +144,8 @@ async def test_a_tool_call_for_a_skill_that_nobody_approves_says_what_to_do(
     ):
         loaded = await client.call_tool("load_skill", {"name": "refunds"})
     assert loaded.is_error
-    assert "skillwire approve skill://refunds/SKILL.md --on shop" in text_of(loaded)
+    assert "Only the user can approve it: tell them" in text_of(loaded)
+    assert "skillwire approve" not in text_of(loaded)
 
 
 @both_eras
@@ -220,7 +245,26 @@ async def test_a_dynamic_skill_is_approved_as_it_was_seen(tmp_path: Path) -> Non
     assert len(user.asked) == 2
 
 
-async def test_approvals_of_one_caller_are_not_those_of_another(tmp_path: Path) -> None:
+@pytest.mark.requirement("SEC-6")
+async def test_a_file_of_a_dynamic_skill_is_asked_about_by_its_name(tmp_path: Path) -> None:
+    upstream, user = Simulator(), User()
+    upstream.skill("today", dynamic=True, files={"references/GUIDE.md": b"How to."})
+    async with make_gateway(tmp_path, shop=upstream) as gateway, joined(gateway, user=user) as client:
+        await client.read_resource("skill://shop/today/SKILL.md")
+        await client.read_resource("skill://shop/today/references/GUIDE.md")
+        await client.read_resource("skill://shop/today/SKILL.md")
+    loaded, read = (str(one) for one in user.asked)
+    assert "May the skill today of the MCP server shop be loaded?" in loaded
+    assert "- SKILL.md (" in loaded
+    assert "GUIDE.md" not in loaded
+    assert "May references/GUIDE.md of the skill today of the MCP server shop be read?" in read
+    assert f"- references/GUIDE.md (7 bytes, {digest_of(b'How to.')[:19]}…)" in read
+    assert "- SKILL.md" not in read
+
+
+async def test_approvals_of_one_caller_are_not_those_of_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     alice, bob = Caller(name="alice"), Caller(name="bob")
     async with make_gateway(tmp_path, shop=shop()) as gateway:
         async with joined(gateway, user=User(), caller=alice) as client:
@@ -233,7 +277,8 @@ async def test_approvals_of_one_caller_are_not_those_of_another(tmp_path: Path) 
             ).code == -32010
         async with joined(gateway, caller=alice) as client:
             await client.read_resource("skill://shop/refunds/SKILL.md")
-    assert "--caller bob" in error.message
+    assert error.code == -32010
+    assert "--caller bob" in caplog.text
 
 
 async def test_what_is_revoked_while_it_is_fetched_does_not_arrive(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from skillwire.cli import main
-from skillwire.cli.commands.gateway import CLIENTS
+from skillwire.clients import writable_clients
+from skillwire.host.importers.base import parse_jsonc
 from skillwire.host.importers.files import find_servers
-from skillwire.host.importers.formats import parse_jsonc
 from terminals import Terminal
 
 FILES = {
@@ -22,9 +22,16 @@ FILES = {
     "cursor": ".cursor/mcp.json",
     "vscode": ".config/Code/User/mcp.json",
     "codex": ".codex/config.toml",
-    "gemini": ".gemini/settings.json",
+    "gemini-cli": ".gemini/settings.json",
+    "github-copilot": ".copilot/mcp-config.json",
+    "opencode": ".config/opencode/opencode.json",
+    "qwen-code": ".qwen/settings.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "zed": ".config/zed/settings.json",
     "goose": ".config/goose/config.yaml",
     "claude-code": ".claude.json",
+    "cline": ".cline/data/settings/cline_mcp_settings.json",
+    "junie": ".junie/mcp/mcp.json",
 }
 
 
@@ -59,7 +66,7 @@ def parsed(path: Path) -> dict[str, dict[str, object]]:
     return yaml.safe_load(text) if path.suffix == ".yaml" else parse_jsonc(text)  # pyright: ignore[reportReturnType]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", writable_clients())
 def test_a_client_without_a_file_gets_one_with_the_entry(
     client: str, home: Path, run: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -80,14 +87,28 @@ BEFORE = {
     "cursor": '{\n  // mine\n  "mcpServers": {\n    "other": { "url": "https://x/mcp" }, // keep\n  },\n}\n',
     "vscode": '{ "inputs": [], "servers": {} }',
     "codex": 'model = "o3" # mine\n\n[mcp_servers.other]\ncommand = "a"\n\n[tools]\nx = 1\n',
-    "gemini": '{"theme": "dark"}',
+    "gemini-cli": '{"theme": "dark"}',
     "goose": "# mine\nGOOSE_MODEL: x\nextensions:\n  other:\n    enabled: true\n    type: stdio\n"
     "    cmd: a\n    name: other\nlast: 1\n",
     "claude-code": '{"numStartups": 3, "projects": {"/x": {"mcpServers": {}}}}',
+    "github-copilot": '{"mcpServers": {"other": {"type": "http", "url": "https://x/mcp", "tools": ["*"]}}}',
+    "opencode": '{\n  // mine\n  "mcp": {\n'
+    '    "other": { "type": "local", "command": ["a"] } // keep\n  }\n}\n',
+    "qwen-code": '{"theme": "dark", "mcpServers": {}}',
+    "windsurf": '{"mcpServers": {"other": {"serverUrl": "https://x/mcp"}}}',
+    "cline": '{"mcpServers": {"other": {"command": "a", "disabled": true}}}',
+    "junie": '{"mcpServers": {}}',
+    "zed": '// mine\n{\n  "theme": "One",\n  "context_servers": {}, // keep\n}\n',
 }
 
 
-CONTAINERS = {"vscode": "servers", "codex": "mcp_servers", "goose": "extensions"}
+CONTAINERS = {
+    "vscode": "servers",
+    "codex": "mcp_servers",
+    "goose": "extensions",
+    "opencode": "mcp",
+    "zed": "context_servers",
+}
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -108,7 +129,7 @@ def test_a_change_is_shown_without_the_secrets_of_other_entries(
     assert "hunter2" not in out + said
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", writable_clients())
 def test_all_else_in_a_file_stays_and_a_backup_is_kept(
     client: str, home: Path, run: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -234,7 +255,7 @@ def test_uninstall_says_when_there_is_nothing_to_remove(
     assert file.read_text() == BEFORE["cursor"]
     code, out, said = run("uninstall")
     assert (code, out) == (0, "")
-    assert said.startswith("No client has an entry of the gateway (claude-desktop, ")
+    assert said.startswith("No client has an entry of the gateway (claude-code, ")
     assert json.loads(run("uninstall", "--json")[1])["removed"] == []
 
 
@@ -252,7 +273,7 @@ def test_uninstall_without_a_name_finds_every_client_and_asks_first(
     assert (code, "Nothing was written" in said) == (0, True)
     assert {client: (home / FILES[client]).read_text() for client in written} == written
     found = json.loads(run("uninstall", "--yes", "--json")[1])
-    assert [one["client"] for one in found["removed"]] == ["cursor", "codex"]
+    assert [one["client"] for one in found["removed"]] == ["codex", "cursor"]
     assert parsed(home / FILES["cursor"]) == {"mcpServers": {}}
     assert parsed(home / FILES["codex"]) == {}
 
@@ -316,18 +337,18 @@ def test_callers_are_added_listed_and_removed(
     tmp_path: Path, run: Callable[..., tuple[int, str, str]]
 ) -> None:
     file = tmp_path / "callers.toml"
-    code, token, said = run("add-caller", "alice", "--tokens", file, "--label", "docs")
+    code, token, said = run("callers", "add", "alice", "--tokens", file, "--label", "docs")
     assert code == 0, said
     assert token.startswith("skw_")
     assert token.strip() not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert run("add-caller", "alice", "--tokens", file)[0] == 4
-    assert run("add-caller", "alice", "--tokens", file, "--replace")[0] == 0
+    assert run("callers", "add", "alice", "--tokens", file)[0] == 4
+    assert run("callers", "add", "alice", "--tokens", file, "--replace")[0] == 0
     code, out, _ = run("callers", "--tokens", file, "--json")
     assert [one["labels"] for one in json.loads(out)["callers"]] == [["docs"]]
-    assert run("remove-caller", "alice", "--tokens", file)[0] == 0
+    assert run("callers", "remove", "alice", "--tokens", file)[0] == 0
     assert "no callers" in run("callers", "--tokens", file)[1]
-    assert run("remove-caller", "alice", "--tokens", file)[0] == 4
+    assert run("callers", "remove", "alice", "--tokens", file)[0] == 4
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from install.samples import locked
 from simulator import Simulator
 from skillwire.files import write_atomic
 from skillwire.gateway import GatewayOptions, LockedSkills
-from skillwire.install.lock import Lock, LockedSkill, Pin
-from skillwire.install.lock_format import format_lock
+from skillwire.install import Lock, LockedSkill, Pin, format_lock
 
 pytestmark = pytest.mark.anyio
 

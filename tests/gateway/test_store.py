@@ -17,8 +17,8 @@ from mcp.shared.exceptions import MCPError
 from clients import refusal
 from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
-from skillwire.gateway import Caller
-from skillwire.host.approvals import sqlite_file
+from skillwire.access import Caller
+from skillwire.consent import sqlite
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ def shop() -> Simulator:
 async def test_a_store_that_another_process_holds_approves_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
     async with make_gateway(tmp_path, shop=shop()) as gateway:
         async with joined(gateway, user=User(), caller=ALICE) as client:
             await client.read_resource(URI)
@@ -71,7 +71,7 @@ async def test_a_full_disk_stores_no_approval_and_the_caller_is_told(
                 f"the approvals in {store.path} cannot be used: the disk is full; free some space"
             )
 
-        monkeypatch.setattr(store, "put", full)
+        monkeypatch.setattr(store, "approve", full)
         async with joined(gateway, user=User(), caller=ALICE) as client:
             with pytest.raises(MCPError, match="the disk is full"):
                 await client.read_resource(URI)
@@ -86,8 +86,8 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 from gateways import make_gateway
 from simulator import Simulator
-from skillwire.gateway import Caller
-from skillwire.gateway.approvals import Question
+from skillwire.access import Caller
+from skillwire.gateway.asking import Question
 
 async def main():
     simulator = Simulator()
@@ -99,7 +99,8 @@ async def main():
             await library.entries()
         source = library.sources[0]
         for offer in source.offers():
-            await source.approvals.keep(source.caller, Question(offer, offer.digest), how="test")
+            question = Question(offer, offer.digest, tuple(offer.skill.entry.resources))
+            await source.approvals.keep(source.caller, question, how="test")
             print(offer.skill.uri, flush=True)
 
 asyncio.run(main())
@@ -110,13 +111,16 @@ asyncio.run(main())
 async def test_a_gateway_that_is_killed_while_approving_keeps_every_yes_that_it_gave(tmp_path: Path) -> None:
     code = textwrap.dedent(APPROVE).format(path=[p for p in sys.path if p], folder=str(tmp_path))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     said: list[str] = []
     assert process.stdout is not None
+    assert process.stderr is not None
     with anyio.fail_after(60):
         while len(said) < 20:
-            said.append((await process.stdout.readline()).decode().strip())
+            line = (await process.stdout.readline()).decode()
+            assert line, (await process.stderr.read()).decode()
+            said.append(line.strip())
     os.kill(process.pid, signal.SIGKILL)
     said += [line.strip() for line in (await process.stdout.read()).decode().splitlines()]
     await process.wait()

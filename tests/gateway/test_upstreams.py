@@ -15,10 +15,11 @@ from clients import call, refusal
 from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
 from skillwire import Limits, SkillServer
-from skillwire.gateway import Caller, GatewayOptions
-from skillwire.host.config.server import ServerConfig
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.options import ServerOptions
+from skillwire.access import Caller
+from skillwire.gateway import GatewayOptions, upstreams
+from skillwire.host import ServerConfig
+from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.trust import ApprovalMode
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +40,29 @@ async def test_a_gateway_ends_at_once_while_a_server_is_still_being_connected_to
     with anyio.fail_after(20):
         async with make_gateway(tmp_path, slow=slow, shop=honest(1)):
             await anyio.sleep(0.2)
+
+
+async def test_a_server_that_stopped_answering_is_named_and_the_next_request_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upstreams, "_SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(upstreams, "_SILENT_SECONDS", 3600.0)
+    shop = honest(1)
+    config = ServerConfig(instance=shop.server, call_seconds=2, approval=ApprovalMode.ALWAYS)
+    known, first, second = (f"skill://shop/{path}" for path in ("one-1/a.md", "two-1/a.md", "two-1/SKILL.md"))
+    async with make_gateway(tmp_path, shop=config) as gateway, joined(gateway) as client:
+        assert text_of(await client.read_resource(known)) == "one 1"
+        shop.never_answer("resources/read")
+        said = await refusal(client, "resources/read", uri=first)
+        again = await refusal(client, "resources/read", uri=second)
+        # The second one did not wait until the server's time was over.
+        assert caplog.text.count("did not answer resources/read within 2 s") == 1
+        for error in (said, again):
+            assert error.code == -32603
+            assert "The server shop is unavailable" in error.message
+            assert "it is tried again in 3600 s" in error.message
+        assert text_of(await client.read_resource(known)) == "one 1"  # It is in memory.
+        assert (await refusal(client, "resources/read", uri="skill://shop/none/SKILL.md")).code == -32602
 
 
 @pytest.mark.slow
@@ -137,7 +161,8 @@ async def test_a_server_that_never_answers_ends_in_an_error_and_affects_nobody_e
     ):
         with anyio.fail_after(PATIENCE):
             error = await refusal(client, method, uri="skill://slow/nothing/SKILL.md")
-            assert error.code == -32602
+            assert (error.code, error.data["server"]) == (-32603, "slow")
+            assert "The server slow is unavailable; it is tried again" in error.message
             error = await refusal(client, "resources/read", uri="skill://slow/one-1/SKILL.md")
             assert error.code == -32603
             assert "Do it" in text_of(await client.read_resource("skill://fast/one-2/SKILL.md"))
@@ -203,7 +228,7 @@ async def test_what_was_approved_and_fetched_is_served_while_its_server_is_unrea
             assert text_of(await client.read_resource(uri)) == text
         async with joined(gateway, caller=bob) as client:
             assert len((await call(client, "skills/list"))["skills"]) == 2
-            assert (await refusal(client, "resources/read", uri=uri)).code == -32602
+            assert (await refusal(client, "resources/read", uri=uri)).code == -32603
 
 
 @pytest.mark.slow
@@ -224,22 +249,32 @@ async def test_ttls_are_passed_on_as_what_remains(tmp_path: Path) -> None:
     assert first["cacheScope"] == "private"
 
 
-async def test_an_expired_listing_is_asked_for_again_when_somebody_lists_and_not_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skillwire.gateway.app._REFRESH_SECONDS", 0.05)
+async def test_an_expired_listing_is_asked_for_again(tmp_path: Path) -> None:
     docs = Simulator(ttl_ms=100)
     docs.skill("intro")
     limits = ServerOptions().limits
     options = ServerOptions(limits=replace(limits, min_ttl_seconds=0.02))
     async with make_gateway(tmp_path, None, options, docs=docs) as gateway, joined(gateway) as client:
         await call(client, "skills/list")
-        await anyio.sleep(0.3)
-        asked = len(docs.asked("skills/list"))
-        await anyio.sleep(0.3)
-        assert len(docs.asked("skills/list")) == asked <= 2
         docs.skill("more")
-        await call(client, "skills/list")
         with anyio.fail_after(PATIENCE):
             while len((await call(client, "skills/list"))["skills"]) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.1)
+
+
+async def test_a_server_that_is_unavailable_is_not_the_same_as_a_skill_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    closed = ServerConfig(url="http://127.0.0.1:9/mcp")
+    options = GatewayOptions(approval="listed")
+    async with make_gateway(tmp_path, options, away=closed, here=honest(1)) as gateway:
+        alice = Caller(name="alice", labels=frozenset({"here"}))
+        async with joined(gateway) as client, joined(gateway, caller=alice) as restricted:
+            for method in ("skills/get", "resources/read"):
+                uri = "skill://away/some/SKILL.md"
+                error = await refusal(client, method, uri=uri)
+                assert (error.code, error.data["server"]) == (-32603, "away")
+                assert "The server away is unavailable; it is tried again" in error.message
+                assert (await refusal(client, method, uri="skill://here/some/SKILL.md")).code == -32602
+                # Who may not see a server does not learn that it is unavailable.
+                assert (await refusal(restricted, method, uri=uri)).code == -32602

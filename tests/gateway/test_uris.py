@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.errors import FormatError
-from skillwire.gateway.uris import downstream_root, upstream_uri
-from skillwire.skill.uris import SkillUri, make_uri, parse_uri, split_uri
+from skillwire.gateway.upstreams import downstream_root, upstream_uri
+from skillwire.skill import SkillUri, make_uri, parse_uri, split_uri
 
 LABELS = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,8}", fullmatch=True)
 PLAIN = st.sampled_from(["a", "b", "~", "~skill", "~github", "~repo", "a b", "é", "100%", "x:y"])

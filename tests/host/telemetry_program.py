@@ -28,7 +28,7 @@ from gateways import joined, make_gateway
 from simulator import Simulator, opened
 from skillwire.errors import SkillwireError
 from skillwire.gateway import GatewayOptions
-from skillwire.trust.approval import shown_digest
+from skillwire.trust import shown_digest
 
 
 @contextmanager

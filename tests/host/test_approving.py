@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from simulator import Simulator, agree, make_host, opened
+from skillwire.consent import ApprovalRequest, Once
 from skillwire.errors import ApprovalRequired, VerificationError
-from skillwire.host.approvals.asking import ApprovalRequest, Once
-from skillwire.host.config.server import ServerConfig
-from skillwire.trust.approval import ALL_GRANTS, Grants, Policy, resource_set, shown_digest
-from skillwire.trust.origin import Origin
+from skillwire.host import ServerConfig
+from skillwire.trust import ALL_GRANTS, ApprovalMode, Grants, Origin, resource_set, shown_digest
 
 pytestmark = pytest.mark.anyio
 
@@ -27,17 +26,17 @@ def shop() -> Simulator:
 @pytest.mark.parametrize(
     ("policy", "approved", "asks", "loads"),
     [
-        (Policy.PROMPT, False, True, True),
-        (Policy.PROMPT, True, False, True),
-        (Policy.PINNED, False, False, False),
-        (Policy.PINNED, True, False, True),
-        (Policy.ALWAYS, False, False, True),
-        (Policy.NEVER, False, False, False),
-        (Policy.NEVER, True, False, False),
+        (ApprovalMode.PROMPT, False, True, True),
+        (ApprovalMode.PROMPT, True, False, True),
+        (ApprovalMode.PINNED, False, False, False),
+        (ApprovalMode.PINNED, True, False, True),
+        (ApprovalMode.ALWAYS, False, False, True),
+        (ApprovalMode.NEVER, False, False, False),
+        (ApprovalMode.NEVER, True, False, False),
     ],
 )
 async def test_each_policy_does_what_it_says(
-    tmp_path: Path, policy: Policy, approved: bool, asks: bool, loads: bool
+    tmp_path: Path, policy: ApprovalMode, approved: bool, asks: bool, loads: bool
 ) -> None:
     sim = shop()
     asked: list[str] = []
@@ -54,7 +53,7 @@ async def test_each_policy_does_what_it_says(
         if loads:
             await host.load("refunds")
         else:
-            with pytest.raises(ApprovalRequired, match=f"the policy of its server is {policy}"):
+            with pytest.raises(ApprovalRequired, match=f"the approval mode of its server is {policy}"):
                 await host.load("refunds")
     assert bool(asked) == asks
     assert (sim.read_uris() != []) == loads
@@ -112,7 +111,7 @@ async def test_a_yes_to_a_dynamic_skill_at_its_load_ends_with_the_session(tmp_pa
         with pytest.raises(ApprovalRequired, match="approved by the digest of the files that it has now"):
             await host.admin.approve(await host.find("weather"))
         await host.load("weather")
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
         assert list(host.admin.cache.files()) == []
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(ApprovalRequired) as caught:
@@ -164,8 +163,8 @@ async def test_an_approval_that_another_host_gives_counts_at_once(tmp_path: Path
 
 async def test_each_server_has_a_policy_of_its_own(tmp_path: Path) -> None:
     servers = {
-        "open": ServerConfig(instance=shop().server, approval=Policy.ALWAYS),
-        "shut": ServerConfig(instance=shop().server, approval=Policy.NEVER),
+        "open": ServerConfig(instance=shop().server, approval=ApprovalMode.ALWAYS),
+        "shut": ServerConfig(instance=shop().server, approval=ApprovalMode.NEVER),
     }
     async with make_host(tmp_path, servers=servers, ask=agree) as host:
         await host.load("open/refunds")
@@ -198,7 +197,7 @@ async def test_a_skill_that_changed_after_it_was_shown_is_not_approved(tmp_path:
         now = await host.find("refunds")
         assert str(shown_digest(now.entry)) in str(caught.value)
         assert caught.value.changed == ((bait.file_uri("a.md"),) if by == "entry" else ())
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
 
@@ -219,7 +218,7 @@ async def test_a_yes_to_a_skill_that_changes_during_the_question_is_asked_about_
     async with opened(tmp_path, shop=sim, host_options={"ask": bait_and_switch}) as host:
         with pytest.raises(ApprovalRequired, match="was not approved"):
             await host.load("refunds")
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
     first, second = asked
     assert first.digest != second.digest
     assert second.digest == shown_digest(second.skill.entry)
@@ -246,7 +245,7 @@ async def test_a_skill_whose_files_are_not_what_it_lists_cannot_be_approved(tmp_
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(VerificationError):
             await host.admin.approve(await host.find("refunds"), keep_files=True)
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
 
 
 async def test_a_yes_for_once_is_kept_nowhere_and_leaves_what_was_approved(tmp_path: Path) -> None:
@@ -274,4 +273,4 @@ async def test_a_yes_for_once_is_kept_nowhere_and_leaves_what_was_approved(tmp_p
         changed = await host.find("refunds")
         assert await host.admin.approved_text(changed, skill.uri) == before
         assert await host.admin.approved_text(changed, skill.file_uri("a.md")) == b"old text"
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from sample_entries import DEMO, LOCAL, OTHER, checked, file_uri, loaded, read
-from simulator import Simulator, agree, make_host, opened
+from simulator import Simulator, agree, make_host, opened, unreachable
 from skillwire.errors import SourceError
-from skillwire.host.cache import SkillCache
+from skillwire.host import SkillCache
 from skillwire.limits import Limits
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import verify_file
+from skillwire.skill import digest_of, parse_uri
+from skillwire.trust import Origin, verify_file
 
 LONG = "skill://" + "/".join(["part" * 20] * 40) + "/SKILL.md"
 
@@ -123,7 +121,7 @@ async def test_what_was_approved_and_verified_is_used_while_the_server_is_unreac
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         await host.load("refunds")
         await host.read("refunds", "a.md")
-    async with opened(tmp_path, shop="skillwire-no-such-command") as host:
+    async with opened(tmp_path, shop=unreachable()) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
         assert "with care" in (await host.load("refunds")).text
         assert "Text of a." in await host.read("refunds", "a.md")
@@ -139,7 +137,7 @@ async def test_what_was_revoked_is_not_used_while_the_server_is_unreachable(tmp_
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         await host.load("refunds")
         await host.admin.revoke("refunds")
-    async with opened(tmp_path, shop="skillwire-no-such-command") as host:
+    async with opened(tmp_path, shop=unreachable()) as host:
         assert host.skills() == ()
 
 

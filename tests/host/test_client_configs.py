@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.host.config.text import Place
+from skillwire.host import Place
+from skillwire.host.importers.base import parse_jsonc
 from skillwire.host.importers.files import FoundServer, find_servers
-from skillwire.host.importers.formats import parse_jsonc
 
 
 @pytest.fixture
@@ -596,12 +596,12 @@ def test_one_server_is_found_once_whatever_it_is_called_and_however_it_is_reache
     )
     servers = found(project, home)
     assert places(servers) == {
-        "platform-skills": Place(url="https://p.example/mcp"),
+        "bridge": Place(url="https://p.example/mcp"),
         "data": Place(url="https://d.example/mcp", token_env="DATA_TOKEN"),
     }
-    assert servers["platform-skills"].also == ("platform", "bridge")
-    assert servers["platform-skills"].clients == ("Cursor", "VS Code", "Codex")
-    assert servers["platform-skills"].login == "skillwire servers login platform-skills"
+    assert servers["bridge"].also == ("platform-skills", "platform")
+    assert servers["bridge"].clients == ("Codex", "Cursor", "VS Code")
+    assert servers["bridge"].login == "skillwire servers login bridge"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from simulator import Simulator, agree, opened
 from skillwire import Limits
-from skillwire.host import Once
-from skillwire.trust.approval import shown_digest
+from skillwire.consent import Once
+from skillwire.trust import shown_digest
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import SourceError
-from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host import ServerConfig
+from skillwire.host.config.server import parse_server
 
 SECRET = "s3cr3t"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.host.config.edit import with_server, without_server, write_config
-from skillwire.host.config.text import Place, ServerText, parse_config
-from skillwire.trust.approval import Policy
+from skillwire.host import Place
+from skillwire.host.config.text import ServerText, parse_config, with_server, without_server, write_config
+from skillwire.trust import ApprovalMode
 
 FILE = Path("skillwire.toml")
 MINE = """# Mine.
-usual = false   # Only what I name.
+default_directories = false   # Only what I name.
 
 [servers.shop]
 # The shop.
@@ -33,9 +33,9 @@ FULL = Place(command=("npx", "-y", 'a "b"'), env={"KEY": "${KEY}", "b.c": "d"})
     [FULL, Place(url="https://x.example", headers={"X-Key": "v"}, token_env="T"), Place(command=("x",))],
 )
 def test_a_server_that_is_added_is_there_and_the_rest_stays(text: str, place: Place) -> None:
-    edited = with_server(text, "new", ServerText(place=place, approval=Policy.PINNED), file=FILE)
+    edited = with_server(text, "new", ServerText(place=place, approval=ApprovalMode.PINNED), file=FILE)
     server = parse_config(edited, FILE).servers["new"]
-    assert (server.place, server.approval) == (place, Policy.PINNED)
+    assert (server.place, server.approval) == (place, ApprovalMode.PINNED)
     for line in text.splitlines():
         assert line in edited.splitlines()
     again = parse_config(without_server(edited, "new", file=FILE), FILE)
@@ -45,7 +45,7 @@ def test_a_server_that_is_added_is_there_and_the_rest_stays(text: str, place: Pl
 def test_removing_a_server_leaves_every_other_line() -> None:
     edited = without_server(MINE, "shop", file=FILE)
     assert "shop.example" not in edited
-    assert edited.startswith("# Mine.\nusual = false   # Only what I name.\n")
+    assert edited.startswith("# Mine.\ndefault_directories = false   # Only what I name.\n")
     # A name that is no server any more would make the file unusable.
     assert "[profiles.work]   # For work.\nservers = []\n" in edited
 

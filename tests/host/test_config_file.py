@@ -9,12 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillwire.errors import FormatError, SourceError
-from skillwire.host.config.file import config_above, load_config
-from skillwire.host.directories import state_places
-from skillwire.host.host import SkillHost
+from skillwire.errors import FormatError, LimitExceeded, SourceError
+from skillwire.host import SkillHost, load_config, state_places
+from skillwire.host.config.file import config_above
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +70,7 @@ def test_a_file_that_is_not_utf_8_is_an_error() -> None:
 
 def test_an_oversized_file_is_refused_unread() -> None:
     with Path("skillwire.toml").open("wb") as stream:
-        stream.truncate(DEFAULT_LIMITS.config_bytes + 1)
+        stream.truncate(DEFAULT_LIMITS.document_bytes + 1)
     with pytest.raises(SourceError, match="more than"):
         load_config()
 
@@ -86,7 +85,7 @@ def configured(home: Path) -> None:
         (folder / "SKILL.md").write_text(text, "utf-8")
     state_places().config.parent.mkdir(parents=True)
     state_places().config.write_text(
-        f'directories = ["{home}/skills"]\nusual = false\ndisabled = ["left"]\n'
+        f'directories = ["{home}/skills"]\ndefault_directories = false\ndisabled = ["left"]\n'
         '[servers.off]\ncommand = "nosuchcommand"\nskills = false',
         "utf-8",
     )
@@ -113,7 +112,7 @@ async def test_a_host_is_opened_as_the_configuration_says() -> None:
 )
 def test_a_file_that_is_written_to_do_harm_is_one_clear_error(text: str) -> None:
     Path("skillwire.toml").write_text(text, "utf-8")
-    with pytest.raises(FormatError) as refused:
+    with pytest.raises((FormatError, LimitExceeded)) as refused:
         load_config()
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from skillwire.host import Place
 from skillwire.host.config.secrets import with_variables
-from skillwire.host.config.text import Place
 
 SECRET = "s3cr3t-value"
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.host.config.text import Place, ServerText, parse_config
-from skillwire.trust.approval import Policy
+from skillwire.host import Place
+from skillwire.host.config.text import ServerText, parse_config
+from skillwire.trust import ApprovalMode
 
 FILE = Path("/somewhere/skillwire.toml")
 
@@ -50,7 +51,7 @@ def test_a_full_file_is_read() -> None:
 
         [profiles.work]
         servers = ["shop"]
-        usual = true
+        default_directories = true
         disabled = ["games"]
         include = ["a*"]
         exclude = ["b*"]
@@ -61,7 +62,7 @@ def test_a_full_file_is_read() -> None:
     assert (config.default_directories, config.disabled) == (False, ("noisy",))
     assert config.servers["shop"] == ServerText(
         place=Place(url="https://shop.example/mcp", headers={"X-Team": "${TEAM}"}, token_env="SHOP_TOKEN"),
-        approval=Policy.PINNED,
+        approval=ApprovalMode.PINNED,
         include=("refund*",),
         exclude=("*-internal",),
         skills=True,
@@ -87,7 +88,7 @@ def test_an_empty_file_says_nothing() -> None:
         ("diretories = []", "diretories is not known here (did you mean directories?)"),
         (
             "zzz = 1",
-            "zzz is not known here (known are default_directories, directories, disabled, profiles, ",
+            "zzz is not known here (known are agents_may_install, approvers, bundled, default_directories, ",
         ),
         (
             '[servers.a]\ncommand = "x"\naproval = "never"',
@@ -130,9 +131,9 @@ def test_an_empty_file_says_nothing() -> None:
             "servers.A and servers.a differ in case alone",
         ),
         ("[profiles.p]\nserver = []", "profiles.p.server is not known here (did you mean servers?)"),
-        ("usual = 1", "usual is a number, not true or false"),
-        ("usual = 2024-01-01", "usual is a date or time, not true or false"),
-        ("x = [", "is not TOML: "),
+        ("default_directories = 1", "default_directories is a number, not true or false"),
+        ("default_directories = 2024-01-01", "default_directories is a date or time, not true or false"),
+        ("x = [", "it is not TOML: "),
     ],
 )
 def test_a_mistake_is_reported_with_its_key_and_a_fix(text: str, mistake: str) -> None:
@@ -141,7 +142,9 @@ def test_a_mistake_is_reported_with_its_key_and_a_fix(text: str, mistake: str) -
 
 
 def test_all_mistakes_are_named_at_once() -> None:
-    found = issues('usual = 3\nfoo = 1\n[servers.a]\nurl = "ftp://x"\nskills = 0\n[profiles.p]\nbar = 1')
+    found = issues(
+        'default_directories = 3\nfoo = 1\n[servers.a]\nurl = "ftp://x"\nskills = 0\n[profiles.p]\nbar = 1'
+    )
     assert len(found) == 5
 
 

@@ -12,11 +12,10 @@ import pytest
 import wild_stdio
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import RequestRefused, SourceError
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.sessions import Connection
-from skillwire.host.state import Status
+from skillwire.host import ServerConfig, Status
+from skillwire.host.connection import Connection
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 pytestmark = pytest.mark.anyio
 
@@ -187,7 +186,6 @@ async def test_a_process_gets_the_environment_it_is_given_and_none_of_our_secret
     assert "SOME_SECRET" not in out.read_text()
 
 
-@pytest.mark.usefixtures("each_transport")
 async def test_certificates_that_the_environment_names_count_for_every_later_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

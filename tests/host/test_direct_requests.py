@@ -1,10 +1,9 @@
-"""Requests over HTTP that do without the SDK's session, and the transports that carry them."""
+"""Requests over HTTP that do without the SDK's session."""
 
 from __future__ import annotations
 
 import json
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import AsyncGenerator
@@ -20,14 +19,13 @@ from mcp.client import advertise
 from mcp.client.streamable_http import streamable_http_client
 
 from skillwire.errors import LimitExceeded, RequestRefused, SourceError
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.http.client import Answer, CappedClient
-from skillwire.host.http.transport import AdaptiveTransport, adaptive_transport
-from skillwire.host.sessions import Connection
+from skillwire.host import ServerConfig
+from skillwire.host.connection import Connection
+from skillwire.host.http_client import Answer, CappedClient
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 from skillwire.version import VERSION
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.wire import EXTENSION_ID
 from wild_http import Call, Respond, wild_http
 from wild_stdio import URI
 
@@ -100,7 +98,6 @@ async def test_the_headers_and_the_token_of_a_server_go_with_direct_requests() -
     assert (sent["accept"], sent["accept-encoding"]) == ("application/json, text/event-stream", "identity")
 
 
-@pytest.mark.usefixtures("each_transport")
 @pytest.mark.parametrize("end", [True, False], ids=["that ends", "that stays open"])
 async def test_an_answer_may_come_in_a_stream_after_other_messages(end: bool) -> None:
     async def respond(request: Call) -> None:
@@ -133,7 +130,6 @@ async def test_a_stream_of_messages_that_nobody_asked_for_ends_the_connection() 
 
 
 @pytest.mark.requirement("SEC-9")
-@pytest.mark.usefixtures("each_transport")
 @pytest.mark.parametrize("in_stream", [False, True], ids=["in a body", "in a stream"])
 async def test_an_answer_of_very_many_small_values_is_refused_before_it_is_parsed(in_stream: bool) -> None:
     async def respond(request: Call) -> None:
@@ -226,38 +222,7 @@ async def test_a_redirect_on_the_same_server_is_followed_by_the_sdk() -> None:
     assert "contents" in result
 
 
-async def test_a_connection_changes_over_to_aiohttp_after_some_requests(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slow = 0
-    plain = httpx2.AsyncHTTPTransport.handle_async_request
-
-    async def counted(self: httpx2.AsyncHTTPTransport, request: httpx2.Request) -> httpx2.Response:
-        nonlocal slow
-        slow += 1
-        return await plain(self, request)
-
-    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", counted)
-    monkeypatch.setattr("skillwire.host.http.transport.AIOHTTP_AFTER", 3)
-    async with connected(honest) as (connection, calls):
-        for _ in range(5):
-            await connection.request("resources/read", {"uri": URI})
-    assert len(reads(calls)) == 5
-    assert slow == 3
-
-
-async def test_a_connection_stays_with_httpx_if_aiohttp_cannot_be_imported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("skillwire.host.http.transport.AIOHTTP_AFTER", 1)
-    async with connected(honest) as (connection, calls):
-        monkeypatch.setitem(sys.modules, "aiohttp", None)  # Whoever imports it gets an ImportError.
-        for _ in range(3):
-            await connection.request("resources/read", {"uri": URI})
-    assert len(reads(calls)) == 3
-
-
-async def test_a_request_that_is_given_up_closes_its_connection(each_transport: str) -> None:
+async def test_a_request_that_is_given_up_closes_its_connection() -> None:
     closed = anyio.Event()
 
     async def respond(request: Call) -> None:
@@ -275,21 +240,7 @@ async def test_a_request_that_is_given_up_closes_its_connection(each_transport: 
             await closed.wait()
 
 
-def test_with_proxies_or_without_aiohttp_httpx_alone_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    context = ssl.create_default_context()
-    monkeypatch.setenv("NO_PROXY", "localhost")  # Names no proxy.
-    assert isinstance(adaptive_transport(context), AdaptiveTransport)
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    assert adaptive_transport(context) is None
-    monkeypatch.delenv("HTTPS_PROXY")
-    monkeypatch.setattr("skillwire.host.http.transport.find_spec", lambda _: None)
-    assert adaptive_transport(context) is None
-
-
-async def test_cookies_of_a_server_are_kept_by_neither_transport(each_transport: str) -> None:
+async def test_cookies_of_a_server_are_not_sent_back() -> None:
     async def respond(request: Call) -> None:
         await request.send("200 OK", request.result(), content_type="application/json", set_cookie="a=b")
 
@@ -300,7 +251,7 @@ async def test_cookies_of_a_server_are_kept_by_neither_transport(each_transport:
 
 
 @pytest.mark.requirement("SEC-9")
-async def test_an_answer_that_arrives_too_slowly_times_out(each_transport: str) -> None:
+async def test_an_answer_that_arrives_too_slowly_times_out() -> None:
     async def respond(request: Call) -> None:
         if request.method != "resources/read":
             await request.behave()
@@ -317,7 +268,6 @@ async def test_an_answer_that_arrives_too_slowly_times_out(each_transport: str) 
             await connection.request("resources/read", {"uri": URI})
 
 
-@pytest.mark.usefixtures("each_transport")
 async def test_the_user_and_password_of_a_url_go_with_every_request() -> None:
     async with wild_http(honest) as (url, calls), anyio.create_task_group() as tasks:
         place = url.replace("http://", "http://ann:p%40ss@")
@@ -351,10 +301,7 @@ def answer_and_close_when_told(
         closed.set()
 
 
-async def test_a_connection_that_was_closed_while_the_event_loop_was_blocked_is_not_used(
-    each_transport: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skillwire.host.http.transport._PAUSE_SECONDS", 0.0)
+async def test_a_connection_that_was_closed_while_the_event_loop_was_blocked_is_not_used() -> None:
     close, closed = threading.Event(), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
@@ -369,7 +316,7 @@ async def test_a_connection_that_was_closed_while_the_event_loop_was_blocked_is_
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-async def test_a_process_that_can_open_no_more_files_is_told_so(each_transport: str) -> None:
+async def test_a_process_that_can_open_no_more_files_is_told_so() -> None:
     import resource
 
     async with wild_http(honest) as (url, _), CappedClient({}, "", limit=1000, seconds=5) as http:

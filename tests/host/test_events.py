@@ -5,7 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from skillwire.host.events import Event, EventKind, EventRecorder
+from skillwire.host import Event, EventKind
+from skillwire.host.events import EventRecorder
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -17,9 +16,8 @@ from folder_server import FolderServer
 from served import serving
 from simulator import Simulator, agree, make_host
 from skillwire.errors import SourceError
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import EventKind
-from skillwire.host.host import SkillHost
+from skillwire.host import EventKind, ServerConfig, SkillHost
+from terminals import Terminal
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -99,13 +97,18 @@ def test_a_full_disk_stores_no_approval_and_says_so_on_one_line(
     environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     server = f"shop={folders.at(tmp_path / 'skills')}"
 
-    def run(*words: str, limit: int | None = None) -> subprocess.CompletedProcess[str]:
+    host = ("--no-default-directories", "--server", server)
+
+    def program(limit: int | None) -> tuple[str, str]:
         # A limit on the size of files is what a full disk looks like to a program: a write that fails.
-        program = "import resource, sys; from skillwire.cli import main; "
+        text = "import resource, sys; from skillwire.cli import main; "
         if limit is not None:
-            program += f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+            text += f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+        return "-c", text + "main()"
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", program + "main()", *words, "--no-usual", "--server", server],
+            [sys.executable, *program(None), *words, *host],
             env=environment,
             cwd=tmp_path,
             capture_output=True,
@@ -113,12 +116,19 @@ def test_a_full_disk_stores_no_approval_and_says_so_on_one_line(
             timeout=60,
         )
 
-    approve = ("approve", "notes", "--digest", json.loads(run("show", "notes", "--json").stdout)["digest"])
-    refused = run(*approve, limit=100)
-    assert refused.returncode == 4
-    assert refused.stderr.strip().splitlines()[-1].startswith("skillwire: the approvals in ")
-    assert "Traceback" not in refused.stderr
+    def approve(*, limit: int | None = None) -> Terminal:
+        terminal = Terminal(
+            *program(limit), "approve", "notes", *host, program=sys.executable, env=environment
+        )
+        terminal.wait_for("[N]o")
+        terminal.type("y\n")
+        return terminal
+
+    refused = approve(limit=100)
+    assert refused.end() == 4
+    assert "skillwire: the approvals in " in refused.screen
+    assert "Traceback" not in refused.screen
     assert run("load", "notes").returncode == 7
-    assert run(*approve).returncode == 0
+    assert approve().end() == 0
     loaded = run("load", "notes")
     assert (loaded.returncode, "# notes" in loaded.stdout) == (0, True), loaded.stderr

@@ -9,6 +9,7 @@ import pytest
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire import SkillHost, SkillServer, looks_like_uri
+from skillwire.consent import ApprovalRequest
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -17,11 +18,9 @@ from skillwire.errors import (
     SourceError,
     UnlistedFile,
 )
-from skillwire.host.approvals.asking import ApprovalRequest
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.sessions import Status
-from skillwire.server.options import ServerOptions
-from skillwire.trust.approval import Grants, Policy
+from skillwire.host import ServerConfig, Status
+from skillwire.server import ServerOptions
+from skillwire.trust import ApprovalMode, Grants
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -162,7 +161,7 @@ async def test_a_preview_shows_verified_content_and_is_no_load(tmp_path: Path) -
         assert (await host.admin.preview("refunds", "references/a.md")).data == b"Text of a."
         assert host.active() == ()
         assert list(host.admin.cache.files()) == []
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
 
@@ -278,14 +277,14 @@ async def test_what_is_disabled_from_the_start_stays_off_through_a_collision(
 async def test_servers_are_reported_with_their_place_and_status(tmp_path: Path) -> None:
     plain = Simulator(declare=None)
     servers = {
-        "shop": ServerConfig(instance=shop_with_refunds().server, approval=Policy.PINNED),
+        "shop": ServerConfig(instance=shop_with_refunds().server, approval=ApprovalMode.PINNED),
         "plain": plain.server,
         "gone": "skillwire-no-such-command --token sk-12345678",
         "off": ServerConfig(url="http://user:sk-12345678@127.0.0.1:9/mcp?key=sk-12345678"),
     }
     async with make_host(tmp_path, servers=servers) as host:
         states = {state.label: state for state in host.admin.servers()}
-    assert states["shop"].policy is Policy.PINNED
+    assert states["shop"].approval_mode is ApprovalMode.PINNED
     assert not states["plain"].declares_skills
     assert plain.asked("skills/list") == []
     assert "is not installed" in states["gone"].reason
@@ -330,7 +329,7 @@ async def test_forgetting_a_server_removes_its_files_its_approvals_and_what_is_h
         assert await host.admin.forget_server("shop") == (2, 1)
         assert host.active() == ()
         assert list(host.admin.cache.files()) == []
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
 
 
 async def test_events_tell_what_happened_from_the_start_until_the_host_is_closed(tmp_path: Path) -> None:

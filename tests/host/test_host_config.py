@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.host.config.configured import HostConfig
-from skillwire.host.config.merge import combine
-from skillwire.host.config.server import ServerConfig
+from skillwire.host import HostConfig, Layer, LocalDirectory, ServerConfig
+from skillwire.host.config.config import combine
 from skillwire.host.config.text import ConfigText, parse_config
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import make_uri
-from skillwire.trust.approval import Policy
+from skillwire.skill import DYNAMIC, SkillEntry, make_uri
+from skillwire.trust import ApprovalMode
 
 USER = Path("/home/me/.config/skillwire/skillwire.toml")
 PROJECT = Path("/project/skillwire.toml")
@@ -121,15 +119,15 @@ def test_hidden_characters_do_not_bypass_an_exclude() -> None:
 @pytest.mark.parametrize(
     ("user", "project", "policy"),
     [
-        ("always", "prompt", Policy.PROMPT),
-        ("always", "", Policy.ALWAYS),
-        ("prompt", "never", Policy.NEVER),
-        ("never", "prompt", Policy.NEVER),
-        ("pinned", "prompt", Policy.PINNED),
-        ("", "", Policy.PROMPT),
+        ("always", "prompt", ApprovalMode.PROMPT),
+        ("always", "", ApprovalMode.ALWAYS),
+        ("prompt", "never", ApprovalMode.NEVER),
+        ("never", "prompt", ApprovalMode.NEVER),
+        ("pinned", "prompt", ApprovalMode.PINNED),
+        ("", "", ApprovalMode.PROMPT),
     ],
 )
-def test_the_stricter_policy_holds(user: str, project: str, policy: Policy) -> None:
+def test_the_stricter_policy_holds(user: str, project: str, policy: ApprovalMode) -> None:
     says = [f'approval = "{value}"\n' if value else "" for value in (user, project)]
     assert both(SHOP + says[0], f"[servers.shop]\n{says[1]}").servers["shop"].approval is policy
 
@@ -189,7 +187,7 @@ def test_a_profile_decides_what_is_connected_at_all() -> None:
 
 
 def test_a_profile_narrows_the_rest_too() -> None:
-    text = TWO + 'usual = false\ndisabled = ["games"]\ninclude = ["re*"]\nexclude = ["returns"]'
+    text = TWO + 'default_directories = false\ndisabled = ["games"]\ninclude = ["re*"]\nexclude = ["returns"]'
     config = both(text, 'disabled = ["noise"]', profile="work")
     assert (config.default_directories, config.disabled) == (False, ("noise", "games"))
     assert admitted(config, *NAMES) == ["refunds", "refund-all"]
@@ -363,3 +361,17 @@ def test_a_project_can_require_a_publisher_and_cannot_add_one() -> None:
 )
 def test_a_publisher_that_cannot_work_is_a_mistake(text: str, message: str) -> None:
     assert any(message in mistake for mistake in mistakes(text))
+
+
+@pytest.mark.parametrize(("line", "key"), [('bundled = ["x"]', "bundled"), ('model = "openai:x"', "model")])
+def test_a_project_cannot_bundle_skills_or_choose_the_model(line: str, key: str) -> None:
+    [mistake] = mistakes("", line)
+    assert mistake.startswith(f"{PROJECT}: {key}: a project cannot say this for its user")
+
+
+def test_bundled_directories_come_first_and_in_the_layer_of_the_agent() -> None:
+    config = both('bundled = ["/agent/skills"]\ndirectories = ["/mine"]', "")
+    first, second = config.local_directories
+    assert isinstance(first, LocalDirectory)
+    assert (str(first.path), first.layer) == ("/agent/skills", Layer.BUNDLED)
+    assert str(second) == "/mine"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated
 
-from simulator import Simulator, agree, call, opened
+from simulator import Simulator, agree, call, opened, unreachable
+from skillwire.consent import Answer, ApprovalRequest, Once, State
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -23,10 +25,7 @@ from skillwire.errors import (
     SkillNotFound,
     SourceError,
 )
-from skillwire.host.approvals.status import State
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import EventKind
-from skillwire.host.host import SkillHost
+from skillwire.host import EventKind, SkillHost
 from skillwire.host.styles import all_styles
 from skillwire.limits import Limits
 
@@ -64,10 +63,6 @@ async def never(request: object) -> bool:
     raise AssertionError("nobody should be asked")
 
 
-def dead() -> ServerConfig:
-    return ServerConfig(command=("no-such-command",), connect_seconds=1)
-
-
 # Approval and cache
 
 
@@ -77,7 +72,7 @@ async def test_an_index_skill_is_approved_ahead_and_loads_without_a_question(tmp
     sim.resources["skill://refunds/forms/a.md"] = b"Form A."
     async with opened(tmp_path, shop=sim) as host:
         skill = await host.find("refunds")
-        assert host.admin.status(skill).state is State.DYNAMIC
+        assert host.admin.status(skill).state is State.NOT_APPROVED
         review = await host.admin.fetch_files("refunds")
         assert [file.path for file in review.files] == ["SKILL.md", "forms/a.md"]
         assert host.active() == ()
@@ -112,7 +107,7 @@ async def test_text_that_changes_between_review_and_approval_is_not_approved(tmp
         sim.resources[REFUNDS] = TEXT + b"More.\n"
         with pytest.raises(ApprovalRequired, match="is not what was shown"):
             await host.admin.approve("refunds", digest=review.digest)
-        assert host.admin.approvals.all() == []
+        assert host.admin.approvals.approved() == []
 
 
 @pytest.mark.requirement("SEC-6")
@@ -124,6 +119,138 @@ async def test_a_file_that_was_not_reviewed_needs_a_yes_of_its_own(tmp_path: Pat
         await host.load("refunds")
         with pytest.raises(ApprovalRequired):
             await host.read("refunds", "late.md")
+
+
+@dataclass
+class Person:
+    """Someone who is asked: what each question covers, and the text of every file that it covers."""
+
+    says: Answer = True
+    questions: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    async def __call__(self, request: ApprovalRequest) -> Answer:
+        shown: dict[str, str] = {}
+        for covered in request.files:
+            file = await request.preview(covered.uri)
+            assert (file.digest, len(file.data)) == (covered.digest, covered.size)
+            shown[file.path] = file.text or ""
+        self.questions.append(shown)
+        return self.says
+
+
+@pytest.mark.requirement("SEC-6")
+async def test_the_listed_files_of_an_index_skill_are_read_before_the_question_which_names_each(
+    tmp_path: Path,
+) -> None:
+    sim, person = april(), Person()
+    sim.resources["skill://refunds/references/GUIDE.md"] = b"How to."
+    async with opened(tmp_path, shop=sim, host_options={"ask": person}) as host:
+        await host.load("refunds")
+        assert person.questions == [{"SKILL.md": TEXT.decode(), "references/GUIDE.md": "How to."}]
+        assert "How to." in await host.read("refunds", "references/GUIDE.md")
+        (record,) = host.admin.approvals.approved()
+        approval = record.approval()
+        assert approval is not None
+        assert {uri for uri, _ in approval.resources} == {REFUNDS, "skill://refunds/references/GUIDE.md"}
+    assert len(person.questions) == 1
+    # What was shown was kept: nothing was read twice.
+    assert sim.read_uris().count("skill://refunds/references/GUIDE.md") == 1
+
+
+@pytest.mark.requirement("SEC-6")
+async def test_a_file_that_was_not_listed_is_a_question_of_its_own_and_shows_that_file(
+    tmp_path: Path,
+) -> None:
+    sim, person = april(), Person()
+    async with opened(tmp_path, shop=sim, host_options={"ask": person}) as host:
+        await host.load("refunds")
+        sim.resources["skill://refunds/references/GUIDE.md"] = b"How to."
+        sim.resources["skill://refunds/late.md"] = b"Late."
+        await host.read("refunds", "references/GUIDE.md")
+        person.says = False
+        with pytest.raises(ApprovalRequired):
+            await host.read("refunds", "late.md")
+        sim.resources["skill://refunds/references/GUIDE.md"] = b"Something else."
+        host.release("refunds")
+        await host.refresh()
+        await host.load("refunds")
+        with pytest.raises(ApprovalRequired):
+            await host.read("refunds", "references/GUIDE.md")
+    assert person.questions == [
+        {"SKILL.md": TEXT.decode()},
+        {"references/GUIDE.md": "How to."},
+        {"late.md": "Late."},
+        {"references/GUIDE.md": "Something else."},
+    ]
+
+
+@pytest.mark.requirement("SEC-6")
+async def test_a_yes_for_one_load_covers_the_files_that_were_shown_with_it(tmp_path: Path) -> None:
+    sim, person = april(), Person(says=Once())
+    sim.resources["skill://refunds/forms/a.md"] = b"Form A."
+    async with opened(tmp_path, shop=sim, host_options={"ask": person}) as host:
+        await host.load("refunds")
+        await host.read("refunds", "forms/a.md")
+        sim.resources["skill://refunds/forms/b.md"] = b"Form B."
+        await host.read("refunds", "forms/b.md")
+        await host.read("refunds", "forms/b.md")
+        assert [list(shown) for shown in person.questions] == [["SKILL.md", "forms/a.md"], ["forms/b.md"]]
+        assert host.admin.approvals.approved() == []
+        await host.load("refunds")
+    assert len(person.questions) == 3
+
+
+@pytest.mark.requirement("SEC-6")
+async def test_a_yes_to_a_supporting_file_alone_does_not_approve_the_skill(tmp_path: Path) -> None:
+    sim, person = april(), Person(says=Once())
+    async with opened(tmp_path, shop=sim, host_options={"ask": person}) as host:
+        await host.load("refunds")
+        sim.resources["skill://refunds/late.md"] = b"Late."
+        person.says = True
+        await host.read("refunds", "late.md")
+        assert host.admin.status(await host.find("refunds")).state is State.NOT_APPROVED
+        await host.load("refunds")
+    assert [list(shown) for shown in person.questions] == [["SKILL.md"], ["late.md"], ["SKILL.md"]]
+
+
+@pytest.mark.requirement("ENT-6", "SEC-6", "SEC-9")
+@pytest.mark.parametrize(
+    ("limits", "covered", "read"),
+    [
+        (Limits(files_per_skill=3), ["SKILL.md"], 0),
+        (Limits(bytes_per_skill=500), ["SKILL.md", "0.md"], 2),
+    ],
+    ids=["too many files", "too many bytes"],
+)
+async def test_what_does_not_fit_the_limits_is_not_covered_by_the_question(
+    tmp_path: Path, limits: Limits, covered: list[str], read: int
+) -> None:
+    sim, person = april(), Person()
+    for number in range(3):
+        sim.resources[f"skill://refunds/{number}.md"] = b"x" * 400
+    async with opened(tmp_path, shop=sim, host_options={"ask": person, "limits": limits}) as host:
+        await host.load("refunds")
+    assert [list(shown) for shown in person.questions] == [covered]
+    assert len([uri for uri in sim.read_uris() if uri not in (INDEX, REFUNDS)]) == read
+
+
+@pytest.mark.requirement("SEC-6")
+async def test_a_listed_file_that_cannot_be_read_is_not_covered(tmp_path: Path) -> None:
+    sim, person = april(), Person()
+    sim.resources["skill://refunds/a.md"] = b"A."
+    async with opened(tmp_path, shop=sim, host_options={"ask": person}) as host:
+        del sim.resources["skill://refunds/a.md"]
+        await host.load("refunds")
+    assert [list(shown) for shown in person.questions] == [["SKILL.md"]]
+
+
+async def test_nothing_is_read_for_a_question_that_nobody_can_be_asked(tmp_path: Path) -> None:
+    sim = april()
+    sim.resources["skill://refunds/a.md"] = b"A."
+    async with opened(tmp_path, shop=sim) as host:
+        with pytest.raises(ApprovalRequired):
+            await host.load("refunds")
+    assert "skill://refunds/a.md" not in sim.read_uris()
 
 
 @pytest.mark.requirement("SEC-6", "VER-5")
@@ -153,7 +280,7 @@ async def test_while_its_server_is_unreachable_the_approved_text_comes_from_the_
     sim.resources["skill://refunds/forms/a.md"] = b"Form A."
     async with opened(tmp_path, shop=sim) as host:
         await host.admin.approve("refunds", digest=(await host.admin.fetch_files("refunds")).digest)
-    async with opened(tmp_path, shop=dead()) as host:
+    async with opened(tmp_path, shop=unreachable()) as host:
         assert "Body." in (await host.load("refunds")).text
         assert "Form A." in await host.read("refunds", "forms/a.md")
         with pytest.raises(SourceError):
@@ -269,8 +396,8 @@ async def test_a_change_of_the_index_is_noticed_by_subscription(tmp_path: Path, 
             await sessions[-1].send_resource_updated(INDEX)
         else:
             await bus.publish(ResourceUpdated(INDEX))
-        # At once: that the host looked again after subscribing does not put off the first news.
-        with anyio.fail_after(Limits().change_seconds - 1):
+        # That the host looked again after subscribing does not put off the first news.
+        with anyio.fail_after(30):
             async for event in host.log.events():
                 if event.kind is EventKind.ADDED and event.handle == "payouts":
                     break
@@ -378,7 +505,7 @@ def lines_of(host: SkillHost) -> list[str]:
     ("data", "handles", "words"),
     [
         (b"{skills: [}", [], ["shop", INDEX, "it is not JSON"]),
-        (b"[" * 100_000, [], ["shop", INDEX, "it is not JSON"]),
+        (b"[" * 100_000, [], ["shop", INDEX, "nested too deeply"]),
         (b'{"skills": 7}', [], ["shop", INDEX, "it has no list of skills"]),
         (
             index(indexed(), indexed("evil", "file:///etc/passwd")),
@@ -436,15 +563,15 @@ async def test_a_bad_index_or_entry_affects_only_itself(
 
 @pytest.mark.slow
 @pytest.mark.requirement("SEC-9")
-async def test_of_a_hundred_thousand_entries_the_first_are_used_and_the_rest_is_counted(
+async def test_of_sixty_thousand_entries_the_first_are_used_and_the_rest_is_counted(
     tmp_path: Path,
 ) -> None:
-    sim = april(*(indexed(f"s{number}") for number in range(100_000)))
+    sim = april(*(indexed(f"s{number}") for number in range(60_000)))
     async with opened(tmp_path, shop=sim) as host:
         assert len(host.skills()) == 20_000
         (line,) = [line for line in lines_of(host) if "passed over" in line]
         assert "shop" in line
-        assert "skills[20000]: 80,000 more entries" in line
+        assert "skills[20000]: 40,000 more entries" in line
 
 
 async def test_a_template_whose_skill_never_arrives_only_times_out(tmp_path: Path) -> None:
@@ -467,3 +594,41 @@ async def test_the_text_of_a_templates_skill_is_compared_like_any_other(tmp_path
         sim.resources["skill://docs/widget/SKILL.md"] = text.replace(b"name: widget", b"name: evil")
         with pytest.raises((FrontmatterMismatch, FormatError, SkillNotFound)):
             await host.load(skill.uri, server="shop")
+
+
+async def test_an_index_url_that_can_never_be_loaded_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    sim = april(indexed(), indexed("guide", "skill://docs/guide.md"), indexed("other", "skill://docs/other"))
+    async with opened(tmp_path, shop=sim) as host:
+        assert [skill.handle for skill in host.skills()] == ["other", "refunds"]
+        [left] = [one.message for one in host.log.left_out()]
+        assert "is neither a SKILL.md nor the directory of a skill called guide" in left
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_a_style_that_refuses_a_uri_does_not_read_it(tmp_path: Path) -> None:
+    long = f"skill://{'a' * 2100}/long/SKILL.md"
+    sim = april(indexed(), indexed("long", long))
+    sim.resources[long] = TEXT.replace(b"refunds", b"long")
+    async with opened(tmp_path, shop=sim, host_options={"style": "codex"}) as host:
+        assert [skill.handle for skill in host.skills()] == ["refunds"]
+        assert long not in sim.read_uris()
+
+
+async def test_one_skill_that_does_not_arrive_hides_no_other(tmp_path: Path) -> None:
+    from skillwire.sources.mcp import with_peeks
+    from skillwire.wire.index import parse_index
+
+    bare = {"type": "skill-md", "name": "bare", "url": "skill://bare/SKILL.md"}
+
+    async def read(uri: str) -> bytes:
+        if uri != REFUNDS:
+            await anyio.sleep_forever()
+        return TEXT
+
+    listing = parse_index(index(indexed(), indexed("slow"), bare))
+    found = await with_peeks(listing, read, wanted=lambda entry: True, limits=Limits(peek_seconds=0.2))
+    assert {entry.name: entry.frontmatter.get("description") for entry in found.entries} == {
+        "refunds": "Pays.",
+        "slow": "Pays.",
+    }
+    assert [issue.message for issue in found.issues] == ["its SKILL.md did not arrive in time"]

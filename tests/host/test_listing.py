@@ -10,10 +10,9 @@ import pytest
 
 from simulator import Simulator, agree, call, make_host, opened
 from skillwire.errors import SkillNotFound, SkillwireError
-from skillwire.host import SkillHost
-from skillwire.host.config.server import ServerConfig
+from skillwire.host import ServerConfig, SkillHost
 from skillwire.limits import Limits
-from skillwire.skill.digests import digest_of
+from skillwire.skill import digest_of
 from wild_http import Call, wild_http
 from wild_stdio import ENTRY
 

@@ -15,13 +15,9 @@ import pytest
 from served import SKILLWIRE, serving
 from simulator import Simulator, agree, make_host
 from skillwire.errors import ApprovalRequired
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.directories import LocalDirectory
-from skillwire.host.events import Event, EventKind
-from skillwire.host.host import SkillHost
-from skillwire.host.styles.ranks import Layer
+from skillwire.host import Event, EventKind, Layer, LocalDirectory, ServerConfig, SkillHost
 from skillwire.limits import Limits
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 from trees import write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +67,7 @@ async def test_a_change_to_a_skill_in_use_is_reported_and_revokes_its_approval(
 
 
 @pytest.mark.process
-async def test_what_is_not_in_use_is_not_followed(config: ServerConfig, tmp_path: Path) -> None:
+async def test_what_is_not_in_use_is_not_reported_as_outdated(config: ServerConfig, tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/other", {"b.md": b"# B\n"})
     async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
         await host.load("notes")

@@ -11,10 +11,16 @@ import pytest
 
 from authorization_server import AuthorizationServer, authorization_server, end_of
 from skillwire.errors import SourceError
-from skillwire.host.login.callback import callback_values
-from skillwire.host.login.flow import Browser, check_address, renew, revoke, sign_in
-from skillwire.host.login.store import Login, LoginStore
-from skillwire.host.login.tokens import LoginTokens
+from skillwire.host import Login, LoginStore
+from skillwire.host.login_flow import (
+    Browser,
+    LoginTokens,
+    callback_values,
+    check_address,
+    renew,
+    revoke,
+    sign_in,
+)
 
 pytestmark = pytest.mark.anyio
 ID = "url:0123"
@@ -93,6 +99,15 @@ async def test_a_token_that_cannot_be_renewed_is_not_sent(
     assert await tokens.after_refusal("") == ""
 
 
+async def test_a_server_that_offers_only_plain_challenges_gets_no_login(server: AuthorizationServer) -> None:
+    server.challenge_methods = ["plain"]
+    with pytest.raises(SourceError, match="does not offer S256"):
+        await signed_in(server)
+    assert server.count("GET /authorize") == 0
+    server.challenge_methods = None
+    assert await signed_in(server)
+
+
 async def test_tokens_are_revoked_at_the_service_where_possible(server: AuthorizationServer) -> None:
     assert await revoke(await signed_in(server), seconds=5)
     assert (server.access, server.refresh) == (set(), {})
@@ -160,6 +175,13 @@ def test_a_token_expires_a_little_early() -> None:
         ("https://localhost/token", "https://mcp.example/mcp", "an address of this machine"),
         ("https://127.0.0.1:1/", "https://mcp.example/mcp", "an address of this machine"),
         ("https://a.localhost/", "https://mcp.example/mcp", "an address of this machine"),
+        ("https://127.1/", "https://mcp.example/mcp", "an address of this machine"),
+        ("https://0.0.0.0/", "https://mcp.example/mcp", "an address of this machine"),
+        ("https://[::ffff:127.0.0.1]/", "https://mcp.example/mcp", "an address of this machine"),
+        ("https://2130706433/", "https://mcp.example/mcp", "an address of this machine"),
+        ("https://169.254.169.254/", "https://mcp.example/mcp", "an address of this machine"),
+        ("https://10.0.0.1/", "https://mcp.example/mcp", "private network"),
+        ("https://[x/", "https://mcp.example/mcp", "not a valid URL"),
         ("file:///etc/passwd", "https://mcp.example/mcp", "must be an https:// URL"),
         ("javascript:alert(1)", "https://mcp.example/mcp", "must be an https:// URL"),
     ],

@@ -9,8 +9,8 @@ import pytest
 
 from simulator import Simulator, agree, call, make_host, opened
 from skillwire import ApprovalRequired, Limits, ServerConfig
-from skillwire.host import State
-from skillwire.trust.approval import Policy, shown_digest
+from skillwire.consent import State
+from skillwire.trust import ApprovalMode, shown_digest
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,7 @@ async def test_what_another_process_declined_is_refused_without_asking_and_then_
 
 
 async def test_a_server_that_nothing_is_loaded_from_is_not_offered(tmp_path: Path) -> None:
-    async with opened(tmp_path, shop=shop(), config={"approval": Policy.NEVER}) as host:
+    async with opened(tmp_path, shop=shop(), config={"approval": ApprovalMode.NEVER}) as host:
         assert [one.handle for one in host.skills()] == ["refunds", "returns"]
         assert "refunds" not in host.catalog()
         assert "refunds" not in await found(host)

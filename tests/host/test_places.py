@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from simulator import make_host
-from skillwire.host.directories import default_directories, label_directories, state_places
+from skillwire.host import default_directories, state_places
+from skillwire.host.directories import label_directories
 from trees import write_skill
 
 
@@ -115,3 +116,54 @@ async def test_a_folder_inside_another_lists_its_skills(
     monkeypatch.chdir(tmp_path / "project")
     async with make_host(tmp_path / "state", default_directories=True, directories=["."]) as host:
         assert "project" in {skill.origin.label for skill in host.skills()}
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of somebody else, as the working directory."""
+    clone = tmp_path / "clone"
+    (clone / ".git").mkdir(parents=True)
+    (clone / ".agents").mkdir()
+    (tmp_path / "home/.agents/skills").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(clone)
+    return clone
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("target", ["/", "{home}", "{home}/.ssh", ".."])
+@pytest.mark.parametrize("link", [".agents/skills", ".claude/skills", ".claude"])
+async def test_a_link_of_a_project_that_leaves_it_is_left_out_with_a_remark(
+    clone: Path, tmp_path: Path, link: str, target: str
+) -> None:
+    (clone / ".agents/x").mkdir()
+    (clone / link).parent.mkdir(exist_ok=True)
+    place = target.format(home=tmp_path / "home") if target != ".." else str(clone.parent)
+    (clone / link).symlink_to(place)
+    async with make_host(tmp_path / "state", default_directories=True) as host:
+        assert host.skills() == ()
+        remarks = [
+            event.message for event in host.log.events_so_far() if "outside the project" in event.message
+        ]
+    assert remarks
+
+
+@pytest.mark.anyio
+async def test_a_link_of_a_project_to_itself_is_left_out(clone: Path, tmp_path: Path) -> None:
+    (clone / ".agents/skills").symlink_to("skills")
+    async with make_host(tmp_path / "state", default_directories=True) as host:
+        assert host.skills() == ()
+
+
+@pytest.mark.anyio
+async def test_a_link_of_a_project_to_its_own_folder_and_to_the_users_is_followed(
+    clone: Path, tmp_path: Path
+) -> None:
+    write_skill(clone / "shared/ours")
+    (clone / ".agents/skills").symlink_to("../shared")
+    (clone / ".claude").mkdir()
+    (clone / ".claude/skills").symlink_to(tmp_path / "home/.agents/skills")
+    write_skill(tmp_path / "home/.agents/skills/mine")
+    async with make_host(tmp_path / "state", default_directories=True) as host:
+        assert {skill.entry.name for skill in host.skills()} == {"ours", "mine"}
+        assert not [event for event in host.log.events_so_far() if "outside the project" in event.message]

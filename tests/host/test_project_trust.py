@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import SourceError
-from skillwire.host.config.trust import SeenFile, TrustedFiles
-from skillwire.host.directories import state_places
-from skillwire.host.events import EventKind
-from skillwire.host.host import SkillHost
-from skillwire.skill.digests import digest_of
-from skillwire.trust.origin import Origin
+from skillwire.host import EventKind, SkillHost, state_places
+from skillwire.host.config.server import SeenFile, TrustedFiles
+from skillwire.skill import digest_of
+from skillwire.trust import Origin
 
 FILE = Path("skillwire.toml")
 TEXT = '[servers.evil]\ncommand = "touch"\nargs = ["started"]\nconnect_seconds = 5\n'

@@ -9,15 +9,11 @@ import pytest
 
 from publishers import new_key
 from simulator import Simulator, agree, opened
+from skillwire.consent import ApprovalRequest, Once, State
 from skillwire.errors import ApprovalRequired
-from skillwire.host.approvals.asking import ApprovalRequest, Once
-from skillwire.host.approvals.status import State
-from skillwire.host.host import SkillHost
-from skillwire.skill.digests import digest_of
-from skillwire.trust.approval import Policy, Reason
-from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import sign_files
+from skillwire.host import SkillHost
+from skillwire.skill import digest_of
+from skillwire.trust import MAX_BUNDLE_BYTES, SIGNATURE_FILE, ApprovalMode, Publisher, Reason, sign_files
 
 pytestmark = pytest.mark.anyio
 
@@ -178,7 +174,7 @@ async def load_again(host: SkillHost) -> None:
 async def test_a_policy_of_always_asks_when_the_signer_changes_or_vanishes(tmp_path: Path, key: Any) -> None:
     sim, asked = signed_by(KEY), Asked()
     given = {
-        "config": {"approval": Policy.ALWAYS},
+        "config": {"approval": ApprovalMode.ALWAYS},
         "host_options": {"ask": asked, "publishers": [ACME]},
     }
     async with opened(tmp_path, shop=sim, **given) as host:
@@ -191,7 +187,7 @@ async def test_a_policy_of_always_asks_when_the_signer_changes_or_vanishes(tmp_p
     async with opened(tmp_path, shop=sim, **given) as host:
         await host.admin.check_signatures(host.skills())
         [skill] = host.skills()
-        assert host.admin.status(skill).state is State.SIGNER
+        assert host.admin.status(skill).state is State.CHANGED
         await load_again(host)
         [request] = asked.requests
         assert request.reason is Reason.SIGNER
@@ -204,7 +200,7 @@ async def test_a_policy_of_always_asks_when_the_signer_changes_or_vanishes(tmp_p
 
 async def test_without_a_yes_a_changed_signer_is_not_loaded(tmp_path: Path) -> None:
     sim = signed_by(KEY)
-    given = {"config": {"approval": Policy.ALWAYS}, "host_options": {"publishers": [ACME]}}
+    given = {"config": {"approval": ApprovalMode.ALWAYS}, "host_options": {"publishers": [ACME]}}
     async with opened(tmp_path, shop=sim, **given) as host:
         await load_again(host)
         served(sim, None, b"unsigned")
@@ -214,7 +210,10 @@ async def test_without_a_yes_a_changed_signer_is_not_loaded(tmp_path: Path) -> N
 
 async def test_a_yes_for_one_load_does_not_make_another_signer_the_known_one(tmp_path: Path) -> None:
     sim, asked = signed_by(KEY), Asked(Once())
-    given = {"config": {"approval": Policy.ALWAYS}, "host_options": {"ask": asked, "publishers": [ACME]}}
+    given = {
+        "config": {"approval": ApprovalMode.ALWAYS},
+        "host_options": {"ask": asked, "publishers": [ACME]},
+    }
     async with opened(tmp_path, shop=sim, **given) as host:
         await load_again(host)
         served(sim, None, b"unsigned")

@@ -10,12 +10,11 @@ import anyio.lowlevel
 import pytest
 
 from simulator import Simulator, agree, make_host, opened
+from skillwire.consent import ApprovalRequest
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
-from skillwire.host.approvals.asking import ApprovalRequest
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.state import Status
-from skillwire.skill.entries import SkillEntry
-from skillwire.trust.origin import Origin
+from skillwire.host import ServerConfig, Status
+from skillwire.skill import SkillEntry
+from skillwire.trust import Origin
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +91,8 @@ async def test_a_host_that_is_canceled_before_it_wrote_everything_closes_its_con
     with anyio.CancelScope() as everything:
         async with host:
             skill = (await host.load("refunds")).skill
-            host.admin.approvals.withdraw(skill.origin, skill.uri)  # Written when the host is closed.
+            approvals = host.admin.approvals
+            approvals.end(approvals.key(skill.origin, skill.uri))  # Written when the host is closed.
             everything.cancel()
             await anyio.lowlevel.checkpoint()
     assert everything.cancelled_caught

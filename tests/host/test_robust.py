@@ -13,34 +13,10 @@ import anyio
 import pytest
 
 from simulator import Simulator, agree, make_host, opened
-from skillwire.errors import LimitExceeded
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.host import SkillHost
+from skillwire.host import ServerConfig, SkillHost
 from skillwire.limits import Limits
-from skillwire.wire.structure import check_structure
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.requirement("SEC-9")
-@pytest.mark.parametrize("unit", [b"{},", b"[],", b'"",', b'{"a":{}},', b"1,"])
-def test_json_of_nothing_but_structure_is_refused_unparsed(unit: bytes) -> None:
-    with pytest.raises(LimitExceeded, match="values: it is refused"):
-        check_structure(b"[" + unit * (4_000_000 // len(unit)) + b"1]")
-
-
-@pytest.mark.requirement("SEC-9")
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"text": "' + b"1,2,3,[]{}" * 400_000 + b'"}',
-        b'{"text": "' + b'\\\\\\",[' * 400_000 + b'"}',
-        b'["' + b"[" * 3_000_000,
-        b"[" + b'{"uri":"skill://a/b.md","digest":"sha256:' + b"0" * 64 + b'","size":12},' * 50_000 + b"1]",
-    ],
-)
-def test_structure_inside_strings_and_real_listings_pass(data: bytes) -> None:
-    check_structure(data)
 
 
 async def test_a_size_that_is_written_with_a_decimal_point_is_a_size(tmp_path: Path) -> None:
@@ -68,7 +44,6 @@ async def test_a_fastmcp_server_object_is_a_server(tmp_path: Path) -> None:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
-@pytest.mark.usefixtures("each_transport")
 async def test_https_to_a_plain_server_is_reported_as_such(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 

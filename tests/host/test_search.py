@@ -13,14 +13,11 @@ import pytest
 
 from sample_entries import skill_md
 from skillwire.errors import SkillNotFound
-from skillwire.host.host import SkillHost
-from skillwire.host.tools import ToolResult
+from skillwire.host import SkillHost, ToolResult
 from skillwire.limits import Limits
-from skillwire.server.app import SkillServer
-from skillwire.skill.uris import SkillUri
-from skillwire.sources.base import Read
-from skillwire.sources.directory.source import DirectorySource
-from skillwire.sources.function import FunctionSource
+from skillwire.server import SkillServer
+from skillwire.skill import SkillUri
+from skillwire.sources import DirectorySource, FunctionSource, Read
 from trees import write
 
 pytestmark = pytest.mark.anyio
@@ -301,4 +298,4 @@ async def test_the_tool_says_what_is_wrong_with_a_call(tmp_path: Path) -> None:
         assert (await called(host, query=["refunds"])).is_error
         assert (await called(host)).is_error
         none = await called(host, query="zebra")
-        assert none == ToolResult("No skill has these words. Try other words, or fewer.")
+        assert none == ToolResult("No skill seems to fit. Try other words, or work without a skill.")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.catalog.registry import RegisteredSkill
-from skillwire.host.approvals.status import ApprovalStatus, State, status_of
+from skillwire.catalog import RegisteredSkill
+from skillwire.consent import ApprovalStatus, State, status_of
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
-from skillwire.skill.uris import make_uri
-from skillwire.trust.admission import Candidate
-from skillwire.trust.approval import NO_GRANTS, Approval, ChangeKind, Grants, Policy, resource_set
-from skillwire.trust.origin import Origin
+from skillwire.skill import DYNAMIC, SkillEntry, SkillResource, digest_of, make_uri
+from skillwire.trust import (
+    NO_GRANTS,
+    Approval,
+    ApprovalMode,
+    Candidate,
+    ChangeKind,
+    Grants,
+    Origin,
+    resource_set,
+)
 
 URI = make_uri(["refunds", "SKILL.md"])
 SHOP = Origin.mcp("shop")
@@ -29,7 +34,7 @@ def approval(body: bytes = b"now", grants: Grants = NO_GRANTS) -> Approval:
 
 def status(
     skill: RegisteredSkill,
-    policy: Policy,
+    policy: ApprovalMode,
     stored: Approval | None = None,
     before: Approval | None = None,
     *,
@@ -38,9 +43,9 @@ def status(
     candidate = Candidate(
         origin=skill.origin,
         entry=skill.entry,
-        policy=policy,
+        approval_mode=policy,
         approval=stored,
-        withdrawn=before,
+        ended=before,
         nested=nested,
     )
     return status_of(candidate, limits=DEFAULT_LIMITS)
@@ -50,24 +55,24 @@ def status(
 @pytest.mark.parametrize(
     ("policy", "stored", "before", "state"),
     [
-        (Policy.PROMPT, None, None, State.NEW),
-        (Policy.PROMPT, approval(), None, State.APPROVED),
-        (Policy.PROMPT, approval(b"then"), None, State.CHANGED),
-        (Policy.PROMPT, None, approval(b"then"), State.CHANGED),
-        (Policy.PROMPT, None, approval(), State.NEW),
-        (Policy.PINNED, None, approval(b"then"), State.CHANGED),
-        (Policy.PINNED, None, None, State.NEW),
-        (Policy.ALWAYS, None, None, State.ALWAYS),
-        (Policy.ALWAYS, approval(b"then"), None, State.ALWAYS),
-        (Policy.NEVER, approval(), None, State.NEVER),
+        (ApprovalMode.PROMPT, None, None, State.NOT_APPROVED),
+        (ApprovalMode.PROMPT, approval(), None, State.APPROVED),
+        (ApprovalMode.PROMPT, approval(b"then"), None, State.CHANGED),
+        (ApprovalMode.PROMPT, None, approval(b"then"), State.CHANGED),
+        (ApprovalMode.PROMPT, None, approval(), State.NOT_APPROVED),
+        (ApprovalMode.PINNED, None, approval(b"then"), State.CHANGED),
+        (ApprovalMode.PINNED, None, None, State.NOT_APPROVED),
+        (ApprovalMode.ALWAYS, None, None, State.ALLOWED),
+        (ApprovalMode.ALWAYS, approval(b"then"), None, State.ALLOWED),
+        (ApprovalMode.NEVER, approval(), None, State.REFUSED),
     ],
 )
 def test_a_state_follows_policy_and_approval(
-    policy: Policy, stored: Approval | None, before: Approval | None, state: State
+    policy: ApprovalMode, stored: Approval | None, before: Approval | None, state: State
 ) -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
     computed = status(skill, policy, stored, before)
-    assert (computed.state, computed.policy) == (state, policy)
+    assert (computed.state, computed.approval_mode) == (state, policy)
     assert [change.kind for change in computed.changes] == (
         [ChangeKind.CHANGED] if state is State.CHANGED else []
     )
@@ -75,22 +80,22 @@ def test_a_state_follows_policy_and_approval(
 
 def test_a_nested_skill_is_not_covered_by_a_policy() -> None:
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    computed = status(skill, Policy.ALWAYS, nested=True)
-    assert (computed.state, computed.nested) == (State.NEW, True)
+    computed = status(skill, ApprovalMode.ALWAYS, nested=True)
+    assert (computed.state, computed.nested) == (State.NOT_APPROVED, True)
 
 
 def test_grants_are_a_part_of_it() -> None:
     grants = Grants(allowed_tools=True)
     skill = RegisteredSkill(SHOP, entry(), "refunds")
-    computed = status(skill, Policy.PROMPT, approval(grants=grants))
+    computed = status(skill, ApprovalMode.PROMPT, approval(grants=grants))
     assert computed.grants == grants
 
 
 def test_local_dynamic_and_unsound_skills_have_states_of_their_own() -> None:
     def state(origin: Origin, skill: SkillEntry) -> State:
         registered = RegisteredSkill(origin, skill, "refunds")
-        return status(registered, Policy.PROMPT).state
+        return status(registered, ApprovalMode.PROMPT).state
 
-    assert state(Origin.local(), entry()) is State.LOCAL
-    assert state(SHOP, SkillEntry(URI, dict(entry().frontmatter), DYNAMIC)) is State.DYNAMIC
-    assert state(SHOP, entry(name="other")) is State.UNUSABLE
+    assert state(Origin.local(), entry()) is State.OWN
+    assert state(SHOP, SkillEntry(URI, dict(entry().frontmatter), DYNAMIC)) is State.NOT_APPROVED
+    assert state(SHOP, entry(name="other")) is State.REFUSED

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillwireError
+from skillwire.install import Report
 from skillwire.install.apply import STAGING
-from skillwire.install.report import Report
-from skillwire.skill.digests import digest_of
-from skillwire.trust.approval import ALL_GRANTS
+from skillwire.skill import digest_of
+from skillwire.trust import ALL_GRANTS
 
 Act: TypeAlias = Callable[[Machine], Coroutine[Any, Any, Report]]
 Files: TypeAlias = Mapping[str, tuple[int, bytes | str]]

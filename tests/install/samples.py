@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from skillwire.install.lock import LockedFile, LockedSkill, Pin
-from skillwire.install.powers import requested_powers
-from skillwire.skill.digests import digest_of, set_digest
-from skillwire.skill.names import parse_name
+from skillwire.install import LockedFile, LockedSkill, Pin
+from skillwire.install.lock import requested_powers
+from skillwire.skill import digest_of, parse_name, set_digest
 
 SKILL_MD = "---\nname: {name}\ndescription: Does {name}.\n---\n# {name}\n"
 

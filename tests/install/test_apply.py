@@ -11,13 +11,23 @@ import pytest
 from install.samples import locked, skill_md
 from install.workspaces import tree_of, write_skill
 from skillwire.errors import FormatError, LimitExceeded, SourceError, VerificationError
-from skillwire.install import Lock, LockedSkill, Outcome, Placed, Plan, apply, lock_folder, look_at_all, plan
+from skillwire.install import (
+    Act,
+    Installation,
+    Lock,
+    LockedSkill,
+    Obstacle,
+    Outcome,
+    Plan,
+    Tree,
+    VersionStore,
+)
+from skillwire.install.apply import apply
 from skillwire.install.candidates import read_archive_file, read_folder
-from skillwire.install.disk import read_file
-from skillwire.install.plan import Act, Other, Tree
-from skillwire.install.versions import VersionStore
+from skillwire.install.disk import lock_folder, look_at_all, read_file
+from skillwire.install.plan import plan
 from skillwire.limits import Limits
-from skillwire.skill.digests import digest_of
+from skillwire.skill import digest_of
 
 OLD, NEW = {"a.md": b"old"}, {"a.md": b"new"}
 
@@ -29,7 +39,7 @@ def content(files: dict[str, bytes]) -> dict[str, bytes]:
 def compare(target: Path, skill: LockedSkill, before: LockedSkill | None = None) -> Plan:
     """A plan for one skill, as if Skillwire had installed the version before."""
     place = target / "pdf"
-    placed = {place: Placed("pdf", frozenset({before.digest}))} if before else {}
+    placed = {place: Installation("pdf", frozenset({before.digest}))} if before else {}
     found = look_at_all({place: [file.path for file in skill.files]})
     return plan(Lock((skill,)), folders={"agents": target}, found=found, placed=placed)
 
@@ -68,7 +78,7 @@ def test_a_folder_that_is_edited_after_the_plan_is_put_back(
     made = compare(tmp_path, locked(files=NEW), old)
     if removed:
         found = look_at_all({tmp_path / "pdf": []})
-        placed = {tmp_path / "pdf": Placed("pdf", frozenset({old.digest}))}
+        placed = {tmp_path / "pdf": Installation("pdf", frozenset({old.digest}))}
         made = plan(Lock(), folders={"agents": tmp_path}, found=found, placed=placed)
         assert made.steps[0].act is Act.REMOVE
     (tmp_path / "pdf/a.md").write_text("mine")
@@ -117,7 +127,7 @@ def test_what_is_no_plain_file_makes_a_folder_differ(tmp_path: Path) -> None:
     assert isinstance(tree, Tree)
     assert tree.strange == ("docs/a.md", "more", "pipe")
     assert tree.digest is None
-    assert isinstance(found[place / "SKILL.md"], Other)
+    assert isinstance(found[place / "SKILL.md"], Obstacle)
 
 
 def test_a_pinned_file_counts_also_where_tools_leave_theirs(tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ import pytest
 from install.samples import skill_md
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
-from skillwire.install import LockedSkill, apply, lock_folder
-from skillwire.install.apply import STAGING, recover
-from skillwire.install.candidates import Fetched
-from skillwire.install.export import export_skills
-from skillwire.install.plan import Act
-from skillwire.install.portable import portability_problems
-from skillwire.install.upstream import Upstream
-from skillwire.trust.approval import NO_GRANTS, Grants
+from skillwire.install import Act, Fetched, LockedSkill, Proposal, Upstream
+from skillwire.install.apply import STAGING, apply, recover
+from skillwire.install.disk import lock_folder
+from skillwire.install.workspace import export_skills
+from skillwire.skill.uris import portability_problems
+from skillwire.trust import NO_GRANTS, Grants
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +42,35 @@ async def test_added_skills_are_on_disk_and_in_the_lock(machine: Machine) -> Non
     assert pdf.powers.scripts == ("scripts/run.sh",)
     assert pdf.pin.kind == "folder"
     assert (machine.workspace().lock_file.stat().st_mode & 0o777) == 0o644
+
+
+async def test_a_program_adds_updates_and_rolls_back_what_its_user_decides(machine: Machine) -> None:
+    shown: list[list[str]] = []
+
+    async def decide(proposal: Proposal) -> dict[str, Grants]:
+        shown.append([candidate.name for candidate in proposal.candidates])
+        return {"notes": NO_GRANTS}
+
+    installer = machine.installer()
+    report = await installer.add([str(machine.team)], decide)
+    assert (report.installed, [one.what for one in report.refused]) == (("notes",), ["pdf"])
+    write_skill(machine.team, "notes", body="Another text.")
+    assert (await installer.update(decide)).updated == ("notes",)
+    assert shown == [["notes", "pdf"], ["notes"]]
+    assert (await installer.rollback("notes")).updated == ("notes",)
+    assert b"Another text." not in (machine.installed / "notes/SKILL.md").read_bytes()
+    again = await installer.add([str(machine.team)], decide, names=["notes"], force=["notes"])
+    assert again.is_whole
+    assert installer.remove(["notes"]).removed == ("notes",)
+
+
+async def test_what_is_installed_already_is_not_asked_about_again(machine: Machine) -> None:
+    async def decide(proposal: Proposal) -> dict[str, Grants]:
+        raise AssertionError(proposal)
+
+    await machine.add()
+    report = await machine.installer().add([str(machine.team)], decide)
+    assert (report.is_whole, sorted(report.current)) == (True, ["notes", "pdf"])
 
 
 async def test_a_second_add_changes_nothing(machine: Machine) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +12,8 @@ from hypothesis import strategies as st
 from install.samples import locked
 from properties import examples
 from skillwire.errors import FormatError, SkillNotFound
-from skillwire.install import lock_format as lock_module
-from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin
-from skillwire.install.lock_format import format_lock, parse_lock
-from skillwire.install.powers import Powers
-from skillwire.skill.digests import Digest, digest_of, set_digest
-from skillwire.skill.names import parse_name
+from skillwire.install import Lock, LockedFile, LockedSkill, Pin, Powers, format_lock, parse_lock
+from skillwire.skill import Digest, digest_of, parse_name, set_digest
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 _SEGMENT = st.text(
@@ -70,35 +64,6 @@ def test_a_lock_that_was_written_is_read_back(data: st.DataObject) -> None:
     assert parse_lock(text) == lock
     assert format_lock(parse_lock(text)) == text
     assert all(line.isprintable() for line in text.split("\n"))
-
-
-def slowly(text: str) -> Lock:
-    return lock_module._lock(tomllib.loads(text), "skillwire.lock")
-
-
-def outcome(read: Callable[[str], Lock], text: str) -> Lock | str:
-    try:
-        return read(text)
-    except FormatError as error:
-        return str(error)
-
-
-@examples(50)
-@given(st.data())
-def test_the_fast_path_gives_what_tomllib_gives(data: st.DataObject) -> None:
-    text = format_lock(Lock((data.draw(locked_skills("a")), locked("b", {"c": b""}))))
-    cut = data.draw(st.integers(0, len(text)))
-    changed = text[:cut] + data.draw(st.text('"\\[]{}=,\n a0#', max_size=3)) + text[cut:]
-    for candidate in (text, changed):
-        if lock_module._read_canonical(candidate) is not None:
-            assert outcome(parse_lock, candidate) == outcome(slowly, candidate)
-
-
-def test_a_typical_lock_is_read_by_the_fast_path() -> None:
-    skill = locked(
-        "pdf", {"scripts/a b.py": b"#!x"}, targets=("claude-code",), executable=("scripts/a b.py",)
-    )
-    assert lock_module._read_canonical(format_lock(Lock((skill,)))) is not None
 
 
 def test_a_lock_looks_like_this() -> None:

@@ -8,21 +8,22 @@ from pathlib import Path
 import pytest
 
 from install.samples import locked
-from skillwire.install.lock import Lock, LockedFile, LockedSkill
-from skillwire.install.plan import (
-    NOTHING,
+from skillwire.install import (
     Act,
-    Found,
+    DiskState,
+    Installation,
     Link,
-    Other,
-    Placed,
+    Lock,
+    LockedFile,
+    LockedSkill,
+    Obstacle,
     Plan,
     Tree,
-    plan,
     tree_differences,
 )
-from skillwire.skill.digests import digest_of
-from skillwire.trust.approval import ChangeKind
+from skillwire.install.plan import MISSING, plan
+from skillwire.skill import digest_of
+from skillwire.trust import ChangeKind
 
 CANONICAL = Path("/p/.agents/skills")
 CLAUDE = Path("/p/.claude/skills")
@@ -36,7 +37,9 @@ def tree(skill: LockedSkill, *strange: str) -> Tree:
     return Tree(skill.files, strange)
 
 
-def one(found: Found, placed: Placed | None = None, *, skill: LockedSkill = NEW, **options: object) -> Act:
+def one(
+    found: DiskState, placed: Installation | None = None, *, skill: LockedSkill = NEW, **options: object
+) -> Act:
     """What is done at the canonical place of a skill."""
     made = plan(
         Lock((skill,)),
@@ -50,14 +53,14 @@ def one(found: Found, placed: Placed | None = None, *, skill: LockedSkill = NEW,
     return step.act
 
 
-BY_US = Placed("pdf", frozenset({OLD.digest}))
+BY_US = Installation("pdf", frozenset({OLD.digest}))
 
 
 @pytest.mark.parametrize(
     ("found", "placed", "act"),
     [
-        pytest.param(NOTHING, None, Act.INSTALL, id="nothing there"),
-        pytest.param(NOTHING, BY_US, Act.INSTALL, id="removed by hand"),
+        pytest.param(MISSING, None, Act.INSTALL, id="nothing there"),
+        pytest.param(MISSING, BY_US, Act.INSTALL, id="removed by hand"),
         pytest.param(tree(NEW), None, Act.CURRENT, id="right, whoever put it there"),
         pytest.param(tree(NEW), BY_US, Act.CURRENT, id="right"),
         pytest.param(tree(OLD), BY_US, Act.REPLACE, id="an earlier version of ours"),
@@ -68,22 +71,22 @@ BY_US = Placed("pdf", frozenset({OLD.digest}))
         pytest.param(Tree(()), BY_US, Act.EDITED, id="emptied"),
         pytest.param(Link(Path("/etc")), BY_US, Act.FOREIGN, id="a planted link"),
         pytest.param(Link(HERE), BY_US, Act.FOREIGN, id="a link to itself"),
-        pytest.param(Other("a file"), BY_US, Act.FOREIGN, id="a file"),
+        pytest.param(Obstacle("a file"), BY_US, Act.FOREIGN, id="a file"),
     ],
 )
 def test_what_is_done_depends_on_what_is_there_and_who_put_it_there(
-    found: Found, placed: Placed | None, act: Act
+    found: DiskState, placed: Installation | None, act: Act
 ) -> None:
     assert one(found, placed) is act
 
 
 @pytest.mark.parametrize("found", [tree(OLD), tree(OLD, "x"), Link(Path("/etc")), Tree(())])
-def test_force_overwrites_folders_and_links(found: Found) -> None:
+def test_force_overwrites_folders_and_links(found: DiskState) -> None:
     assert one(found, force=["pdf"]) is Act.REPLACE
 
 
 def test_force_leaves_what_is_no_folder() -> None:
-    assert one(Other("a file"), force=["pdf"]) is Act.FOREIGN
+    assert one(Obstacle("a file"), force=["pdf"]) is Act.FOREIGN
 
 
 def test_force_of_one_skill_is_not_force_of_another() -> None:
@@ -99,8 +102,8 @@ def test_a_mode_that_differs_is_repaired_where_modes_are_known() -> None:
 
 def whole(
     skills: tuple[LockedSkill, ...],
-    found: dict[Path, Found],
-    placed: dict[Path, Placed],
+    found: dict[Path, DiskState],
+    placed: dict[Path, Installation],
     *,
     links: bool = True,
     folders: dict[str, Path] | None = None,
@@ -119,14 +122,14 @@ TWO = replace(NEW, targets=("claude-code",))
 @pytest.mark.parametrize(
     ("found", "act"),
     [
-        (NOTHING, Act.INSTALL),
+        (MISSING, Act.INSTALL),
         (Link(HERE), Act.CURRENT),
         (Link(Path("/etc")), Act.FOREIGN),
         (tree(NEW), Act.CURRENT),
         (tree(OLD), Act.FOREIGN),
     ],
 )
-def test_an_agent_with_a_folder_of_its_own_gets_a_link(found: Found, act: Act) -> None:
+def test_an_agent_with_a_folder_of_its_own_gets_a_link(found: DiskState, act: Act) -> None:
     made = whole((TWO,), {HERE: tree(NEW), THERE: found}, {})
     assert acts(made) == [("pdf", "agents", Act.CURRENT), ("pdf", "claude-code", act)]
     assert made.steps[1].link_to == HERE
@@ -140,7 +143,7 @@ def test_without_links_it_gets_a_copy() -> None:
 
 
 def test_a_link_of_ours_gives_way_to_a_copy() -> None:
-    ours = {THERE: Placed("pdf", frozenset({NEW.digest}), link=True)}
+    ours = {THERE: Installation("pdf", frozenset({NEW.digest}), link=True)}
     made = whole((TWO,), {HERE: tree(NEW), THERE: Link(HERE)}, ours, links=False)
     assert acts(made)[1] == ("pdf", "claude-code", Act.REPLACE)
     made = whole((TWO,), {HERE: tree(NEW), THERE: Link(HERE)}, {}, links=False)
@@ -165,12 +168,12 @@ def test_an_agent_that_is_not_known_here_is_left_out() -> None:
         (tree(NEW), BY_US, Act.EDITED),
         (tree(OLD, "x"), BY_US, Act.EDITED),
         (Link(Path("/etc")), BY_US, Act.FOREIGN),
-        (Other("a file"), BY_US, Act.FOREIGN),
-        (tree(OLD), Placed("pdf", frozenset({OLD.digest}), link=True), Act.EDITED),
+        (Obstacle("a file"), BY_US, Act.FOREIGN),
+        (tree(OLD), Installation("pdf", frozenset({OLD.digest}), link=True), Act.EDITED),
     ],
 )
 def test_a_skill_that_left_the_lock_is_removed_if_nobody_changed_it(
-    found: Found, placed: Placed, act: Act
+    found: DiskState, placed: Installation, act: Act
 ) -> None:
     made = whole((), {HERE: found}, {HERE: placed})
     assert acts(made) == [("pdf", "agents", act)]
@@ -178,7 +181,7 @@ def test_a_skill_that_left_the_lock_is_removed_if_nobody_changed_it(
 
 
 def test_a_link_of_ours_is_removed_with_its_skill_and_a_link_elsewhere_is_not() -> None:
-    ours = {THERE: Placed("pdf", link=True)}
+    ours = {THERE: Installation("pdf", link=True)}
     assert acts(whole((), {THERE: Link(HERE)}, ours)) == [("pdf", "claude-code", Act.REMOVE)]
     assert acts(whole((), {THERE: Link(Path("/x"))}, ours)) == [("pdf", "claude-code", Act.FOREIGN)]
     assert whole((), {}, ours).steps == ()
@@ -190,8 +193,8 @@ def test_a_folder_that_nobody_knows_is_not_in_the_plan() -> None:
 
 def test_a_plan_can_be_for_some_skills_alone() -> None:
     other = locked("other")
-    placed = {CANONICAL / "gone": Placed("gone", frozenset({OLD.digest}))}
-    found: dict[Path, Found] = {CANONICAL / "gone": tree(OLD)}
+    placed = {CANONICAL / "gone": Installation("gone", frozenset({OLD.digest}))}
+    found: dict[Path, DiskState] = {CANONICAL / "gone": tree(OLD)}
     assert acts(whole((NEW, other), found, placed, only=["other"])) == [("other", "agents", Act.INSTALL)]
 
 
@@ -225,4 +228,4 @@ def test_an_edited_folder_says_which_files_differ() -> None:
     assert [(row.path, row.kind) for row in tree_differences(OLD.files, tree(NEW))] == [
         ("a", ChangeKind.CHANGED)
     ]
-    assert replace(step, found=NOTHING).differences() == ()
+    assert replace(step, found=MISSING).differences() == ()

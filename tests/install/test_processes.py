@@ -18,7 +18,7 @@ import pytest
 
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SourceError
-from skillwire.trust.approval import ALL_GRANTS
+from skillwire.trust import ALL_GRANTS
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 120
@@ -236,7 +236,7 @@ def test_two_adds_at_once_are_both_in_the_lock(home: Home) -> None:
         out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, (out, err)
     assert tree_of(home.installed) == tree_of(home.team)
-    assert len(json.loads(home.run("why", "--json"))["skills"]) == 4
+    assert len(json.loads(home.run("list", "--installed", "--json"))["skills"]) == 4
     home.run("sync", "--check")
 
 

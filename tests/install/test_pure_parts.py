@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from install.samples import locked
-from skillwire.errors import FormatError, SkillNotFound
-from skillwire.install.agents import (
+from skillwire.clients import (
     Places,
     Scope,
     agents,
@@ -18,14 +17,15 @@ from skillwire.install.agents import (
     find_agents,
     shares_canonical,
 )
+from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
+from skillwire.install import InstallState, LockedSkill, Pin, Powers
 from skillwire.install.foreign_locks import ForeignSkill, is_foreign_lock, parse_foreign_lock
-from skillwire.install.lock import LockedSkill, Pin
-from skillwire.install.portable import clashes, portability_problems, windows_problem
-from skillwire.install.powers import Powers, is_script, requested_powers, starts_with_interpreter
-from skillwire.install.state import InstallState
-from skillwire.skill.digests import parse_set_digest
-from skillwire.sources.reference import SourceKind, is_commit, parse_reference
-from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
+from skillwire.install.lock import is_script, requested_powers, starts_with_interpreter
+from skillwire.skill import parse_set_digest
+from skillwire.skill.uris import clashes, portability_problems, windows_problem
+from skillwire.sources import SourceKind, parse_reference
+from skillwire.sources.reference import is_commit, repository_at
+from skillwire.trust import ALL_GRANTS, NO_GRANTS, Grants
 
 PLACES = Places(Path("/p"), Path("/home/u"), {})
 
@@ -60,7 +60,7 @@ def test_known_agents_have_their_documented_folders() -> None:
 
 
 def test_an_agent_that_is_not_in_the_table_is_an_error() -> None:
-    with pytest.raises(SkillNotFound, match="skillwire agents"):
+    with pytest.raises(SkillNotFound, match="skillwire config agents"):
         find_agents(["clade-code"])
 
 
@@ -82,7 +82,13 @@ def test_agents_are_detected_by_what_they_leave_behind() -> None:
     [
         ("references/a.md", b"text", False, False),
         ("assets/logo.png", b"\x89PNG", False, False),
-        ("scripts/a.md", b"text", False, True),
+        ("scripts/a.md", b"text", False, False),
+        ("scripts/office/schema.xsd", b"<xs:schema/>", False, False),
+        ("scripts/schema.xsd", b"#!/bin/sh", False, True),
+        ("scripts/schema.xsd", b"", True, True),
+        ("scripts/tag", b"echo", False, True),
+        ("scripts/tag.awk", b"{}", False, True),
+        ("hooks/before.json.j2", b"{}", False, True),
         ("run.PY", b"", False, True),
         ("tool", b"#!/bin/sh", False, True),
         ("tool", b"\x7fELF", False, True),
@@ -90,7 +96,7 @@ def test_agents_are_detected_by_what_they_leave_behind() -> None:
         ("data.json", b"{}", False, False),
     ],
 )
-def test_a_script_is_known_by_folder_name_mode_or_first_bytes(
+def test_a_program_is_known_by_mode_name_or_first_bytes_and_in_a_folder_of_programs_by_not_being_data(
     path: str, data: bytes, executable: bool, expected: bool
 ) -> None:
     assert is_script(path, data, executable) is expected
@@ -175,6 +181,42 @@ def test_a_reference_is_parsed(text: str, kind: SourceKind, place: str, ref: str
     reference = parse_reference(text)
     assert (reference.kind, reference.place, reference.ref, reference.path) == (kind, place, ref, path)
     assert reference.text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "expected"),
+    [
+        ("acme/skills", "github.com", "git+https://github.com/acme/skills"),
+        (" acme/skills.git ", "github.com", "git+https://github.com/acme/skills"),
+        ("acme/skills/docs/pdf", "github.com", "git+https://github.com/acme/skills#:docs/pdf"),
+        ("acme/skills/docs/pdf/SKILL.md", "github.com", "git+https://github.com/acme/skills#:docs/pdf"),
+        ("acme/skills@v1.2", "gitlab.com", "git+https://gitlab.com/acme/skills#v1.2"),
+        ("acme/skills/pdf@v1.2", "codeberg.org", "git+https://codeberg.org/acme/skills#v1.2:pdf"),
+        ("acme/skills@feature/x", "git.example:8443", "git+https://git.example:8443/acme/skills#feature/x"),
+    ],
+)
+def test_an_owner_and_a_name_are_a_repository_at_a_host(text: str, host: str, expected: str) -> None:
+    found = repository_at(text, host)
+    assert found is not None
+    assert found.text == expected
+    assert found == parse_reference(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["acme", "acme/", "/acme/x", "-u/x", "a/..", "a b/c", "acme/x#v1", "user:pw@h/x", "a/x@", "a/x@a@b"],
+)
+def test_another_text_is_no_repository(text: str) -> None:
+    assert repository_at(text) is None
+
+
+def test_a_path_or_a_host_that_leaves_the_repository_is_refused() -> None:
+    with pytest.raises(FormatError, match="leaves the repository"):
+        repository_at("acme/skills/../../etc")
+    with pytest.raises(FormatError, match="not a tag"):
+        repository_at("acme/skills@--upload-pack=x")
+    for host in ("", "-x", "a..b", "user@host", "host/path", "[::1]"):
+        assert repository_at("acme/skills", host) is None
 
 
 @pytest.mark.parametrize(
@@ -288,7 +330,7 @@ def test_a_lock_of_another_version_or_shape_is_refused(text: str, name: str) -> 
 def test_a_small_lock_of_another_tool_cannot_become_a_large_message() -> None:
     """Aliases that double at each line: written out, the version would be thousands of megabytes."""
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
-    with pytest.raises(FormatError) as refused:
+    with pytest.raises(LimitExceeded) as refused:
         parse_foreign_lock("\n".join([*lines, "version: *a39", "skills: []"]), "toolhive.lock.yaml")
     assert len(str(refused.value)) < 500
 
@@ -328,3 +370,50 @@ def test_a_yes_is_for_the_name_the_source_the_bytes_the_powers_and_the_signer(sk
     assert approved.has_accepted(_changed())
     assert approved.has_accepted(_changed(targets=("claude-code",), source="docs"))
     assert not approved.has_accepted(skill)
+
+
+@pytest.mark.parametrize(
+    ("address", "place", "ref", "path"),
+    [
+        ("https://github.com/acme/skills", "https://github.com/acme/skills", "", ""),
+        ("https://www.github.com/acme/skills.git", "https://github.com/acme/skills", "", ""),
+        (
+            "https://gitlab.com/acme/team/tools/skills/-/tree/main/pdf",
+            "https://gitlab.com/acme/team/tools/skills",
+            "main",
+            "pdf",
+        ),
+        ("https://gitlab.com/acme/team/skills", "https://gitlab.com/acme/team/skills", "", ""),
+        (
+            "https://github.com/acme/skills/tree/v1.2/docs/pdf",
+            "https://github.com/acme/skills",
+            "v1.2",
+            "docs/pdf",
+        ),
+        (
+            "https://github.com/acme/skills/blob/main/pdf/SKILL.md",
+            "https://github.com/acme/skills",
+            "main",
+            "pdf",
+        ),
+        ("https://gitlab.com/acme/skills/-/tree/main/pdf", "https://gitlab.com/acme/skills", "main", "pdf"),
+        ("https://codeberg.org/acme/skills/src/tag/v1/pdf", "https://codeberg.org/acme/skills", "v1", "pdf"),
+        (
+            "https://bitbucket.org/acme/skills/src/main/pdf",
+            "https://bitbucket.org/acme/skills",
+            "main",
+            "pdf",
+        ),
+    ],
+)
+def test_an_address_of_a_hosting_service_is_its_repository(
+    address: str, place: str, ref: str, path: str
+) -> None:
+    found = parse_reference(address)
+    assert (found.kind, found.place, found.ref, found.path) == (SourceKind.GIT, place, ref, path)
+    assert found.text == address
+
+
+def test_another_page_of_a_hosting_service_is_no_source_and_the_message_names_the_form() -> None:
+    with pytest.raises(FormatError, match=r"write git\+https://github.com/acme/skills#REF:PATH"):
+        parse_reference("https://github.com/acme/skills/issues/3")

@@ -3,6 +3,7 @@ itself."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
@@ -17,22 +18,22 @@ from install.workspaces import Machine
 from publishers import new_key
 from simulator import Simulator
 from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, VerificationError
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.directories import state_places
-from skillwire.install.candidates import Candidate
-from skillwire.install.freshness import Check, Freshness
-from skillwire.install.installer import Installer
-from skillwire.install.lock import LockedSkill, Pin
-from skillwire.install.report import Report
-from skillwire.install.upstream import Upstream
-from skillwire.install.workspace import Workspace
+from skillwire.host import ServerConfig, state_places
+from skillwire.install import (
+    Candidate,
+    Check,
+    Freshness,
+    Installer,
+    LockedSkill,
+    Pin,
+    Report,
+    Upstream,
+    Workspace,
+)
 from skillwire.limits import Limits
-from skillwire.skill.digests import digest_of
-from skillwire.sources.archive import ArchiveFile
-from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants, Policy
-from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import sign_files
+from skillwire.net import ArchiveFile
+from skillwire.skill import digest_of
+from skillwire.trust import ALL_GRANTS, NO_GRANTS, SIGNATURE_FILE, ApprovalMode, Grants, Publisher, sign_files
 from wild_http import Call, wild_http
 
 pytestmark = pytest.mark.anyio
@@ -145,8 +146,38 @@ async def test_a_skill_that_is_generated_on_request_cannot_be_pinned(
     assert "generated on request" in str(failure.error)
 
 
+def april_server() -> Simulator:
+    """A server of the April draft, whose index lists a skill without digests."""
+    sim = Simulator()
+    for method in ("skills/list", "skills/get", "resources/directory/read"):
+        sim.refuse(method, "Method not found", -32601)
+    entry = {"type": "skill-md", "name": "notes", "description": "Notes.", "url": "skill://notes/SKILL.md"}
+    sim.resources = {
+        "skill://index.json": json.dumps({"skills": [entry]}).encode(),
+        "skill://notes/SKILL.md": b"---\nname: notes\ndescription: Notes.\n---\nBody.\n",
+        "skill://notes/references/a.md": b"a\n",
+    }
+    return sim
+
+
+async def test_a_skill_of_an_index_is_pinned_by_digests_that_are_computed_and_marked_so(
+    machine: Machine,
+) -> None:
+    docs = april_server()
+    tool = from_servers(machine, {"docs": docs})
+    assert await add(tool, "docs/notes") == ("notes",)
+    assert (machine.installed / "notes/references/a.md").read_bytes() == b"a\n"
+    assert machine.lock().require("notes").pin.get("digests") == "computed"
+    shutil.rmtree(machine.installed / "notes")
+    assert (await tool.sync()).is_whole
+    assert (machine.installed / "notes/SKILL.md").exists()
+    assert [one.freshness for one in await tool.check()] == [Freshness.CURRENT]
+    docs.resources["skill://notes/references/a.md"] = b"b\n"
+    assert [one.freshness for one in await tool.check()] == [Freshness.OUTDATED]
+
+
 async def test_a_server_whose_policy_is_never_is_not_even_asked(machine: Machine, docs: Simulator) -> None:
-    tool = from_servers(machine, {"docs": docs}, approval=Policy.NEVER)
+    tool = from_servers(machine, {"docs": docs}, approval=ApprovalMode.NEVER)
     [failure] = (await tool.propose(["docs"], targets=())).failures
     assert "never" in str(failure.error)
     assert docs.requests == []
@@ -398,7 +429,7 @@ async def test_many_servers_share_the_requests_that_are_sent_at_once(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each may need a connection, and a process may only open so many files."""
-    monkeypatch.setattr("skillwire.host.fetcher._REQUESTS", 8)
+    monkeypatch.setattr("skillwire.host.loader._REQUESTS", 8)
     answered = anyio.Event()
     servers = {label: Simulator() for label in ("a", "b", "c", "d")}
     for label, one in servers.items():
@@ -478,7 +509,9 @@ async def test_artifacts_of_sites_are_fetched_a_few_at_a_time(
 ) -> None:
     fetching = most = 0
 
-    async def fetch(url: str, digest: str, *, limits: Limits) -> tuple[ArchiveFile, ...]:
+    async def fetch(
+        url: str, digest: str, *, index: str, token: str, limits: Limits
+    ) -> tuple[ArchiveFile, ...]:
         nonlocal fetching, most
         fetching += 1
         most = max(most, fetching)

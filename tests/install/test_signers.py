@@ -13,14 +13,10 @@ from command_line import Ended, Run
 from install.workspaces import Machine, write_skill
 from publishers import new_key
 from skillwire.cli import main
-from skillwire.install.installer import Installer
-from skillwire.install.upstream import Upstream
-from skillwire.skill.digests import digest_of
-from skillwire.sources.directory.signing import new_key_pair
-from skillwire.trust.approval import ALL_GRANTS
-from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import sign_files
+from skillwire.install import Installer, Upstream
+from skillwire.skill import digest_of
+from skillwire.sources.directory.authoring import new_key_pair
+from skillwire.trust import ALL_GRANTS, SIGNATURE_FILE, Publisher, sign_files
 
 KEY = new_key()
 ACME = Publisher("acme", keys=[KEY.public_key()])
@@ -241,16 +237,16 @@ def test_a_missing_signer_is_reported_and_not_accepted_by_yes(run: Run, tmp_path
     added = run("add", "./team", "--yes")
     assert added.code == 0, added.err
     assert "signed by acme over exactly these files" in added.err
-    why = run("why", "pdf")
+    why = run("show", "pdf")
     assert "signed by acme over exactly these files" in why.out
-    assert run("why", "pdf", "--json").document["signature"]["publisher"] == "acme"
+    assert run("show", "pdf", "--json").document["installed"]["signature"]["publisher"] == "acme"
 
     (folder / SIGNATURE_FILE).unlink()
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "More.\n")
-    diff = run("diff", "pdf")
+    diff = run("update", "--diff", "pdf")
     assert "signer changed: it was signed by acme" in diff.out
     assert "signature    not signed" in diff.out
-    document = run("diff", "pdf", "--json").document
+    [document] = run("update", "--diff", "pdf", "--json").document["skills"]
     assert "is not signed now" in document["signer_change"]
     assert document["signature"]["state"] == "unsigned"
     refused = run("update", "pdf", "--yes")

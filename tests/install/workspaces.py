@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from install.samples import skill_md
-from skillwire.install.agents import Places, Scope
-from skillwire.install.installer import Installer
-from skillwire.install.lock import Lock
-from skillwire.install.report import Report
-from skillwire.install.state import StateFiles
-from skillwire.install.upstream import Upstream
-from skillwire.install.workspace import Workspace
-from skillwire.trust.approval import ALL_GRANTS, Grants
+from skillwire.clients import Places, Scope
+from skillwire.install import Installer, Lock, Report, StateFiles, Upstream, Workspace
+from skillwire.trust import ALL_GRANTS, Grants
 
 
 def write_skill(

@@ -62,7 +62,7 @@ HOSTILE: Final[list[dict[str, Any]]] = [
         "description": "One of many.",
         "url": f"skill://s{number}/SKILL.md",
     }
-    for number in range(100_000)
+    for number in range(60_000)
 ]
 INDEXES: Final[dict[str, list[Any]]] = {"full": FULL, "minimal": MINIMAL, "malformed": MALFORMED}
 

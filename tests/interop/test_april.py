@@ -16,7 +16,7 @@ from interop.processes import listening
 from simulator import agree, make_host
 from skillwire import ServerConfig, SkillHost
 from skillwire.errors import SkillNotFound
-from skillwire.skill.dialects import Dialect
+from skillwire.skill import Dialect
 
 pytestmark = [pytest.mark.interop, pytest.mark.anyio]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved
+from command_line import Ended, Run, approved, as_person
 from folder_server import in_thread
 from interop.april_server import make_server, parse
 from skillwire.cli import main
+from terminals import Terminal
 
 pytestmark = [pytest.mark.interop, pytest.mark.process]
 
@@ -106,7 +108,7 @@ def test_servers_show_of_a_server_that_fails_or_is_not_there(run: Run, server: S
     assert "status    failed: " in dead.out
     missing = run("servers", "show", "other", *server())
     assert (missing.code, missing.err) == (8, "skillwire: no server is called other; known: april\n")
-    run("servers", "add", "off", "https://off.example/mcp")
+    run("servers", "add", "--no-check", "off", "https://off.example/mcp")
     Path("skillwire.toml").write_text(Path("skillwire.toml").read_text() + "skills = false\n")
     off = run("servers", "show", "off")
     assert off.code == 4
@@ -118,28 +120,43 @@ def test_an_index_skill_is_approved_ahead_as_show_says_and_loads_without_a_termi
 ) -> None:
     refused = run("load", "refunds", *server())
     assert refused.code == 7
-    assert "`skillwire show refunds`, which prints the `skillwire approve` line to run" in refused.err
+    assert "which prints the `skillwire approve` line to run" in refused.err
     shown = run("show", "refunds", *server())
     assert "references/limits.md" in shown.out
-    digest = shown.out.rsplit("--digest ", 1)[1].strip()
-    wrong = run("approve", "refunds", "--digest", f"sha256:{'0' * 64}", *server())
-    assert wrong.code == 7
-    approved_now = run("approve", "refunds", "--digest", digest, *server())
+    assert "skillwire approve refunds --server" in shown.out
+    approved_now = as_person(run, "approve", "--all", "--on", "april", *server())
     assert approved_now.out.startswith("Approved refunds from MCP · april as it is now, 3 files.")
     listed = run("list", "--json", *server()).document
     assert [skill["approval"]["state"] for skill in listed["skills"]] == ["approved"]
     assert "Read [the limits](references/limits.md) first." in run("load", "refunds", *server()).out
-    assert "No refund over 500." in run("read", "refunds", "references/limits.md", *server()).out
+    assert "No refund over 500." in run("load", "refunds", "references/limits.md", *server()).out
     # What is approved is exported and imported with the files that were seen.
     document = run("approvals", "export").out
     Path("approvals.json").write_text(document)
     assert run("revoke", "refunds").code == 0
     assert run("load", "refunds", *server()).code == 7
-    assert run("approvals", "import", "approvals.json", "--yes").code == 0
+    assert as_person(run, "approvals", "import", "approvals.json").code == 0
     assert run("load", "refunds", *server()).code == 0
     tampered = document.replace("references/limits.md", "references/others.md")
     Path("approvals.json").write_text(tampered)
-    assert run("approvals", "import", "approvals.json", "--yes").code == 4
+    assert as_person(run, "approvals", "import", "approvals.json").code == 4
+
+
+def test_a_question_on_the_terminal_names_and_shows_every_file_that_it_covers(
+    run: Run, server: Server
+) -> None:
+    terminal = Terminal("load", "refunds", *server())
+    terminal.wait_for("Load it?")
+    for path in ("SKILL.md", "references/limits.md", "scripts/run.py"):
+        assert re.search(rf"{path} \(\d+ bytes, sha256:[0-9a-f]{{12}}…\)", terminal.screen), terminal.screen
+    assert "unbindable" not in terminal.screen
+    terminal.type("t\n")
+    terminal.wait_for("──── references/limits.md of refunds; shown, not loaded")
+    terminal.wait_for("──── scripts/run.py of refunds; shown, not loaded")
+    terminal.type("y\n")
+    terminal.wait_for("</untrusted_skill")
+    assert terminal.end() == 0
+    assert run("load", "refunds", *server()).code == 0
 
 
 def test_a_template_is_listed_completed_and_loaded_with_values(run: Run, server: Server) -> None:
@@ -174,7 +191,7 @@ def test_a_template_is_listed_completed_and_loaded_with_values(run: Run, server:
             "not-json",
             "april lists something that cannot be used: skill://index.json: skill://index.json is not ",
         ),
-        ("huge", "april lists something that cannot be used: skills[20000]: 80,000 more entries"),
+        ("huge", "april lists something that cannot be used: skills[20000]: 40,000 more entries"),
     ],
 )
 def test_a_bad_index_is_one_line_that_names_the_server(

@@ -15,15 +15,12 @@ from mcp.server.lowlevel import Server
 from interop.peers import Peers
 from served import SKILLWIRE
 from simulator import agree, make_host
-from skillwire.host.config.server import ServerConfig
-from skillwire.server.app import SkillServer
+from skillwire.host import ServerConfig
+from skillwire.server import LegacyFeatures, ServerOptions, SkillServer
 from skillwire.server.handlers import Context
-from skillwire.server.legacy.features import ALL_OFF, LegacyFeatures
-from skillwire.server.options import ServerOptions
-from skillwire.skill.dialects import Dialect
-from skillwire.skill.entries import DYNAMIC
-from skillwire.skill.uris import path_below, skill_root
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.server.library import ALL_OFF
+from skillwire.skill import DYNAMIC, Dialect, path_below, skill_root
+from skillwire.wire import EXTENSION_ID
 from trees import write_skill
 
 pytestmark = [pytest.mark.interop, pytest.mark.anyio]
@@ -90,11 +87,11 @@ async def test_our_own_server_is_read_in_each_dialect_alone(
     off: dict[str, Any] = {"manifests": False, "prompt_xml": False, "tools": "never", "prompts": False}
     server = {
         Dialect.SUMMER_DRAFT: lambda: without_sizes(skills),
-        Dialect.INDEX_WITH_FRONTMATTER: lambda: only(LegacyFeatures(**off, index="d4"), skills),
-        Dialect.INDEX_WITH_DIGESTS: lambda: only(LegacyFeatures(**off, index="d3"), skills),
-        Dialect.INDEX: lambda: only(LegacyFeatures(**off, index="d2"), skills),
+        Dialect.INDEX_WITH_FRONTMATTER: lambda: only(LegacyFeatures(**off, index="june-2026"), skills),
+        Dialect.INDEX_WITH_DIGESTS: lambda: only(LegacyFeatures(**off, index="early-june-2026"), skills),
+        Dialect.INDEX: lambda: only(LegacyFeatures(**off, index="april-2026"), skills),
         Dialect.MANIFEST: lambda: only(
-            LegacyFeatures(**{**off, "manifests": True, "listed": True}, index="off"), skills
+            LegacyFeatures(**{**off, "manifests": True, "list_legacy": True}, index="off"), skills
         ),
         Dialect.BARE_SCAN: lambda: only(ALL_OFF, skills),
     }[dialect]()
@@ -165,7 +162,10 @@ def test_the_command_line_names_the_dialect_that_answered(
     for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
     done = subprocess.run(
-        [SKILLWIRE, "list", "--json", "--no-usual", "--server", f"peer={' '.join(command)}"],
+        [
+            *(SKILLWIRE, "list", "--json", "--no-default-directories", "--timeout", "100"),
+            *("--server", f"peer={' '.join(command)}"),
+        ],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -16,7 +16,7 @@ from interop.processes import SKILLWIRE, listening
 from interop.test_conformance import LEFT_OUT_ON_LEGACY, LEGACY, MODERN, not_passed, run_scenario
 from interop.test_inspector import INSPECT_SECONDS
 from interop.test_verify_peers import PATIENT, departures
-from skillwire.host.config.server import ServerConfig
+from skillwire.host import ServerConfig
 from trees import write_skill
 
 pytestmark = [pytest.mark.interop, pytest.mark.anyio]

@@ -11,10 +11,8 @@ from interop.peers import Peers
 from interop.processes import listening
 from interop.tree import SKILLS
 from simulator import agree, make_host
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.sessions import Status
-from skillwire.skill.entries import DYNAMIC
-from skillwire.skill.uris import path_below, skill_root
+from skillwire.host import ServerConfig, Status
+from skillwire.skill import DYNAMIC, path_below, skill_root
 
 pytestmark = [pytest.mark.interop, pytest.mark.anyio]
 

@@ -13,16 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from publishers import authority, new_key, signer
-from skillwire.sources.directory.signing import (
-    check_folder,
-    load_chain,
-    load_private_key,
-    read_folder,
-    sign_folder,
-)
-from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import SignatureState
+from skillwire.sources import load_private_key
+from skillwire.sources.directory.authoring import check_folder, load_chain, read_folder, sign_folder
+from skillwire.trust import SIGNATURE_FILE, Publisher, SignatureState
 
 pytestmark = pytest.mark.interop
 

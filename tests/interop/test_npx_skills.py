@@ -16,7 +16,7 @@ import pytest
 from install.workspaces import tree_of, write_skill
 from interop.peers import PINS, NodeMissing, find_node, install
 from served import serving_http
-from skillwire.install import agents
+from skillwire.clients import agents
 from terminals import SKILLWIRE
 
 pytestmark = pytest.mark.interop
@@ -146,7 +146,7 @@ def test_npx_skills_installs_from_a_server_and_we_adopt_that_too(desk: Desk, tea
         assert f'index = "{site}/.well-known/agent-skills/index.json"' in lock
         # That tool keeps no modes: a script is made one that can be run again.
         assert tree_of(desk.installed) == tree_of(team)
-        assert {row["state"] for row in desk.skillwire("outdated")["skills"]} == {"current"}
+        assert {row["state"] for row in desk.skillwire("update", "--check")["skills"]} == {"current"}
     desk.skillwire("sync", "--check")
 
 

@@ -6,20 +6,20 @@ import itertools
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
 import psycopg
 import pytest
 
-from skillwire.registry.drafts import FileRow, Published, draft_of
-from skillwire.registry.publishing import Publishing
-from skillwire.registry.store import Store
-from skillwire.skill.digests import digest_of
+from skillwire.registry import FileRow, Published, Publishing, Store
+from skillwire.registry.drafts import draft_of
+from skillwire.skill import digest_of
 
 Publish: TypeAlias = Callable[..., Published]
 _TEMPLATE = "registry_template"
@@ -55,6 +55,21 @@ class Postgres:
         while (self.folder / "postmaster.pid").exists():
             os.sched_yield()
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """No process of the server runs: it neither answers nor closes a connection."""
+        postmaster = int((self.folder / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        processes = [postmaster, *map(int, children)]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+
     def uri(self, database: str) -> str:
         return self.server.get_uri(database)
 
@@ -70,6 +85,14 @@ class Postgres:
         self._admin(f"CREATE DATABASE {name}")
         return self.uri(name)
 
+    def move(self, url: str, tables: Iterable[str], folder: Path) -> None:
+        """Keep these tables in a folder, such as one on a small disk."""
+        subprocess.run(["chown", "pgserver", str(folder)], check=False)
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(f"CREATE TABLESPACE small LOCATION '{folder}'".encode())
+            for table in tables:
+                admin.execute(f"ALTER TABLE {table} SET TABLESPACE small".encode())
+
     def _admin(self, command: str) -> None:
         with psycopg.connect(self.uri("postgres"), autocommit=True) as connection:
             connection.execute(command.encode())
@@ -82,6 +105,14 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
+    server = Postgres()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A PostgreSQL that this test alone uses, and may kill."""
     server = Postgres()
     yield server
     server.remove()
@@ -116,13 +147,17 @@ def publish_to(store: Store) -> Publish:
         namespace: str = "acme",
         channel: str = "stable",
         files: dict[str, bytes] | None = None,
+        promote: bool = True,
+        expect: str | None = None,
         by: str = "token:writer",
     ) -> Published:
         contents = {"SKILL.md": skill_md(name, description), **(files or {})}
         rows = [FileRow(path, digest_of(data), len(data)) for path, data in contents.items()]
-        draft = draft_of(namespace, version, channel, rows)
-        missing = set(publishing.missing(draft))
-        publishing.upload(namespace, [data for data in contents.values() if digest_of(data) in missing])
+        draft = draft_of(namespace, version, channel, rows, promote=promote, expect=expect)
+        missing = set(publishing.missing(draft, by=by))
+        publishing.upload(
+            namespace, [data for data in contents.values() if digest_of(data) in missing], by=by
+        )
         return publishing.publish(draft, by=by)
 
     return publish

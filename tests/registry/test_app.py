@@ -22,19 +22,14 @@ from clients import ERAS, both_eras, call, connected, refusal
 from interop.processes import SKILLWIRE, listening
 from registry.conftest import Publish, skill_md
 from server.test_notifications import Heard, legacy, modern, subscribe
+from skillwire.access import OAuthSettings
 from skillwire.errors import VersionConflict
 from skillwire.limits import Limits
-from skillwire.registry.access import Access, Role
-from skillwire.registry.app import RegistryApp
-from skillwire.registry.client import publish_over_http, read_skill
-from skillwire.registry.login import OAuthSettings
-from skillwire.registry.publishing import Publishing
+from skillwire.net import read_archive
+from skillwire.registry import Access, Publishing, RegistryApp, Role, Store, publish_over_http, read_skill
 from skillwire.registry.schema import blobs
-from skillwire.registry.store import Store
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.options import ServerOptions
-from skillwire.skill.digests import digest_of
-from skillwire.sources.archive import read_archive
+from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.skill import digest_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
@@ -416,7 +411,6 @@ async def test_a_change_is_seen_although_its_notification_was_lost(
 ):
     from registry.conftest import publish_to
 
-    monkeypatch.setattr("skillwire.registry.source._LOST_SECONDS", 0.05)
     monkeypatch.setattr(Store, "announce", lambda *_: None)
     store = Store(postgres.new())
     Publishing(store).set_namespace("acme", by="test")
@@ -454,24 +448,28 @@ async def test_no_response_says_where_a_lost_database_was(tmp_path: Path, caplog
     store.create()
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
-    async with running(store) as url, httpx.AsyncClient() as client:
+    options = ServerOptions(limits=Limits(registry_stale_seconds=0.1))
+    async with running(store, options=options) as url, httpx.AsyncClient() as client:
         base = url.removesuffix("/mcp")
         assert (await client.get(f"{base}/v2/", headers=headers)).status_code == 200
         with store.writing() as connection:
             for table in ("channels", "tokens", "grants", "changes"):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
         known = await client.get(f"{base}/.well-known/agent-skills/index.json", headers=headers)
-        stranger = await client.get(f"{base}/v2/", headers={"authorization": "Bearer another"})
-        health = await client.get(f"{base}/healthz")
+        stranger = await client.get(f"{base}/v2/", headers={"authorization": f"Bearer skr_{'x' * 43}"})
+        async with asyncio.timeout(30):  # After a while without an answer, a replica is not ready.
+            while (health := await client.get(f"{base}/healthz")).status_code == 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         for answer in (known, stranger, health):
             assert answer.status_code == 503
             assert "sqlite" not in answer.text
     assert str(tmp_path) in caplog.text
 
 
-async def test_health_is_public_and_metrics_are_for_callers(store: Store, publish: Publish):
+async def test_health_is_public_and_metrics_are_for_administrators(store: Store, publish: Publish):
     publish("pdf")
-    secret = token(store, "mine", "*", Role.READ)
+    secret = token(store, "mine", "*", Role.ADMIN)
+    reading = {"authorization": f"Bearer {token(store, 'reader', '*', Role.READ)}"}
     headers = {"authorization": f"Bearer {secret}"}
     async with running(store) as url, reader(url, secret) as session, httpx.AsyncClient() as client:
         await names(session)
@@ -480,7 +478,10 @@ async def test_health_is_public_and_metrics_are_for_callers(store: Store, publis
         assert (await client.post(f"{base}/healthz")).status_code == 405
         assert (await client.get(f"{base}/metrics")).status_code == 401
         assert (await client.post(f"{base}/metrics", headers=headers)).status_code == 405
-        metrics = await client.get(f"{base}/metrics", headers={**headers, "host": "10.0.0.7:8000"})
+        assert (await client.get(f"{base}/metrics", headers=reading)).status_code == 403
+        elsewhere = await client.get(f"{base}/metrics", headers={**headers, "host": "10.0.0.7:8000"})
+        assert elsewhere.status_code == 421
+        metrics = await client.get(f"{base}/metrics", headers=headers)
         assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
         values = dict(line.rsplit(" ", 1) for line in metrics.text.splitlines() if line[:1] != "#")
         assert values["skillwire_views"] == "1"
@@ -542,7 +543,7 @@ async def test_a_site_index_names_archives_that_match_their_digests(store: Store
         assert (await client.get(base + "acme/pdf@9.9.9.tar.gz")).status_code == 404
 
 
-async def test_a_version_is_pulled_and_pushed_as_an_oci_artifact(store: Store, publish: Publish):
+async def test_a_version_is_pulled_as_an_oci_artifact(store: Store, publish: Publish):
     publish("pdf", "1.0.0", files={"a.md": b"more"})
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
@@ -629,7 +630,7 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
 ):
     import time
 
-    monkeypatch.setattr("skillwire.registry.login._ASK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("skillwire.access.oauth._ASK_AGAIN_SECONDS", 0.0)
     publish("pdf")
     Access(store).grant("group:readers", "acme", Role.READ, by="test")
     with issuing() as issuer:
@@ -659,14 +660,15 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
             old = issuer.token()
             issuer.rotate("second")
             assert await status(issuer.token()) == 200
-            assert await status(old) == 401
+            async with asyncio.timeout(30):  # What was checked a moment ago is not checked again.
+                while await status(old) != 401:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
 
             answer = await client.get(place)
             challenge = answer.headers["www-authenticate"]
-            assert (
-                'resource_metadata="https://skills.example/.well-known/oauth-protected-resource"' in challenge
-            )
-            metadata = await client.get(url.removesuffix("/mcp") + "/.well-known/oauth-protected-resource")
+            path = "/.well-known/oauth-protected-resource/mcp"
+            assert f'resource_metadata="https://skills.example{path}"' in challenge
+            metadata = await client.get(url.removesuffix("/mcp") + path)
             assert metadata.json()["authorization_servers"] == [issuer.url]
 
 

@@ -16,8 +16,11 @@ from command_line import Ended, Run
 from interop.processes import SKILLWIRE, listening
 from registry.test_app import INITIALIZE, STREAM_HEADERS, folder
 from skillwire.cli import main
+from skillwire.errors import SkillNotFound
+from skillwire.registry import Store, View
+from skillwire.registry.catalog import StoreCatalog
 from skillwire.registry.schema import blobs
-from skillwire.registry.store import Store
+from skillwire.skill import DYNAMIC, parse_uri
 
 
 @pytest.fixture
@@ -163,9 +166,8 @@ def test_damage_has_an_exit_code_of_its_own(run: Run, place: str, tmp_path: Path
         (["registry", "tokens", "add", "--store", "STORE"], 2, "NAME"),
         (["registry", "namespace", "Bad Name", "--store", "STORE"], 3, "lowercase"),
         (["registry", "namespace", "acme", "--signer", "x", "--store", "STORE"], 2, "belong together"),
-        (["registry", "check", "--store", "sqlite:////nowhere/registry.db"], 4, "cannot be used"),
+        (["registry", "check", "--store", "sqlite:////nowhere/registry.db"], 4, "registry init"),
         (["registry", "promote", "acme/pdf", "9", "--store", "STORE"], 8, "no acme/pdf 9"),
-        (["registry", "push-oci", "acme/pdf", "1", "not a reference", "--store", "STORE"], 8, "acme"),
         (["publish", "SKILL", "--to", "https://x", "--store", "STORE"], 2, "--to URL"),
         (["serve", "SKILL", "--store", "STORE"], 2, "only a registry"),
         (["serve", "--store", "STORE", "--locked", "x.lock"], 2, "no --locked"),
@@ -262,3 +264,146 @@ def test_serve_passes_its_options_on_to_the_registry(run: Run, place: str):
     assert "mcp-session-id" not in answer.headers
     result = answer.json()["result"]
     assert (result["serverInfo"]["name"], result["instructions"]) == ("ours", "Ask first.")
+
+
+def test_a_registry_is_listed_with_its_namespaces_skills_and_channels(run: Run, place: str, tmp_path: Path):
+    for number, version in enumerate(("1.0.0", "1.1.0")):
+        skill = folder(tmp_path / str(number), "pdf", {"a.md": version.encode()}, version)
+        run("publish", str(skill), "--store", place, "--namespace", "acme")
+    run("registry", "namespace", "acme", "--quota-mb", "5", "--store", place)
+
+    bare = run("registry", "--store", place)
+    heads, row = bare.out.splitlines()
+    assert heads.split() == ["NAMESPACE", "SKILLS", "VERSIONS", "SIZE", "QUOTA", "SIGNER"]
+    assert row.split()[:3] == ["acme", "1", "2"]
+    listed = run("registry", "list", "--namespace", "acme", "--json", "--store", place).document
+    assert listed["skills"] == [{"name": "pdf", "versions": 2, "channels": {"stable": "1.1.0"}}]
+
+
+def test_an_earlier_version_does_not_move_the_channel_back_and_says_how_to(
+    run: Run, place: str, tmp_path: Path
+):
+    later = folder(tmp_path / "later", "pdf", {"a.md": b"later"}, "2.0.0")
+    assert run("publish", str(later), "--store", place, "--namespace", "acme").code == 0
+    earlier = folder(tmp_path / "earlier", "pdf", {"a.md": b"earlier"}, "1.0.1")
+    published = run("publish", str(earlier), "--store", place, "--namespace", "acme")
+    assert "stable stays at 2.0.0" in published.err
+    assert "skillwire registry promote acme/pdf 1.0.1 --channel stable" in published.err
+
+    withdrawn = run("registry", "yank", "acme/pdf", "2.0.0", "--store", place)
+    assert "stable no longer has acme/pdf" in withdrawn.err
+    assert "promote acme/pdf VERSION" in withdrawn.err
+
+
+@pytest.mark.process
+def test_administrators_work_over_http_within_their_namespaces(
+    run: Run, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for number, version in enumerate(("1.0.0", "1.1.0")):
+        skill = folder(tmp_path / str(number), "pdf", {"a.md": version.encode()}, version)
+        run("publish", str(skill), "--store", place, "--namespace", "acme")
+
+    def token(name: str, *words: str) -> str:
+        return run("registry", "tokens", "add", name, *words, "--store", place).out.strip()
+
+    admin, of_acme = (
+        token("admin", "--role", "admin"),
+        token("acme", "--role", "admin", "--namespace", "acme"),
+    )
+    publisher = token("ci", "--role", "publish")
+    with listening([*SKILLWIRE, "serve", "--store", place, "--http", "127.0.0.1:0"]) as url:
+
+        def as_(secret: str, *words: str) -> Ended:
+            monkeypatch.setenv("SKILLWIRE_REGISTRY_TOKEN", secret)
+            return run("registry", *words, "--to", url)
+
+        assert as_(of_acme, "yank", "acme/pdf", "1.1.0", "--reason", "broken").code == 0
+        assert as_(of_acme, "promote", "acme/pdf", "1.0.0").code == 0
+        assert "role admin in every namespace" in as_(of_acme, "tokens").err
+        assert as_(publisher, "yank", "acme/pdf", "1.0.0").code != 0
+        assert as_("skr_" + "x" * 43, "list").code != 0
+        assert as_(admin, "grant", "group:writers", "publish", "--namespace", "acme").code == 0
+        assert "group:writers" in as_(admin, "grants").out
+        assert as_(admin, "tokens", "add", "new", "--role", "read").out.startswith("skr_")
+        assert as_(admin, "tokens", "revoke", "new").code == 0
+        assert as_(admin, "prune", "--keep", "1").out.startswith("Deleted 0 versions")
+        assert as_(admin, "uploads", "--json").document["uploads"] == []
+        assert as_(admin, "list", "--json").document["namespaces"][0]["name"] == "acme"
+        assert as_(admin, "list", "--namespace", "acme").out.split()[-1] == "1.0.0"
+    lines = run("registry", "audit", "--json", "--store", place).document["lines"]
+    assert ("token:acme", "yank") in [(line["who"], line["action"]) for line in lines]
+
+
+def test_the_registry_and_its_database_cannot_both_be_named(run: Run, place: str):
+    ended = run("registry", "list", "--to", "https://registry.example", "--store", place)
+    assert ended.code == 2
+    assert "exclude each other" in ended.err
+
+
+def written(at: Path, name: str, *, description: str = "Does one thing well. Use when it is due.") -> Path:
+    at.mkdir(parents=True, exist_ok=True)
+    (at / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {description}\n---\nDo it.\n")
+    return at
+
+
+def test_publish_takes_folders_tries_every_skill_and_names_each(run: Run, place: str, tmp_path: Path):
+    skills = tmp_path / "skills"
+    folder(skills, "first", {}, "1.0.0")
+    folder(skills, "outer", {"notes.md": b"of both"}, "2.0.0")
+    written(skills / "outer/parts/inner", "inner")
+    # What lint warns of is published, what it calls an error is not.
+    written(skills / "wordy", "wordy", description="So many words. " * 71)
+    written(skills / "broken", "Not A Name")
+    alone = folder(tmp_path, "alone", {}, "1.0.0")
+
+    done = run("publish", str(skills), str(alone), "--store", place, "--namespace", "acme", "--release", "3")
+    assert done.code == 11
+    assert [line.split()[1] for line in done.out.splitlines()] == [
+        "acme/first",
+        "acme/outer",
+        "acme/inner",
+        "acme/wordy",
+        "acme/alone",
+    ]
+    [refused] = done.err.splitlines()
+    assert f"{skills / 'broken'} is not published" in refused
+    linted = json.loads(run("lint", str(skills), "--errors-only", "--json").out)
+    errors = {issue["skill"] for issue in linted["issues"] if issue["severity"] == "error"}
+    assert errors == {str(skills / "broken")}
+
+
+def test_a_nested_skill_has_the_version_of_the_skill_around_it_and_can_be_asked_for(
+    run: Run, place: str, tmp_path: Path
+):
+    outer = folder(tmp_path, "outer", {}, "2.0.0")
+    inner = written(outer / "parts/inner", "inner")
+    (inner / "a.md").write_text("of inner")
+    document = run("publish", str(outer), "--store", place, "--namespace", "acme", "--json").document
+    assert [(one["skill"], one["version"]) for one in document["published"]] == [
+        ("acme/outer", "2.0.0"),
+        ("acme/inner", "2.0.0"),
+    ]
+    catalog = StoreCatalog(Store(place), View())
+    entry = catalog.entry(parse_uri("skill://acme/outer/parts/inner/SKILL.md"))
+    assert entry.name == "inner"
+    assert entry.resources is not DYNAMIC
+    assert [file.uri.removeprefix("skill://acme/outer/parts/inner/") for file in entry.resources] == [
+        "SKILL.md",
+        "a.md",
+    ]
+    assert [one.uri for one in catalog.page(None, 10)] == [
+        "skill://acme/inner/SKILL.md",
+        "skill://acme/outer/SKILL.md",
+    ]
+    with pytest.raises(SkillNotFound):
+        catalog.entry(parse_uri("skill://acme/outer/parts/SKILL.md"))
+
+
+def test_after_a_registry_that_cannot_be_reached_nothing_else_is_tried(run: Run, tmp_path: Path):
+    for name in ("first", "second"):
+        folder(tmp_path / "skills", name, {})
+    ended = run("publish", str(tmp_path / "skills"), "--to", "http://127.0.0.1:9")
+    assert ended.code == 4
+    first, second = ended.err.splitlines()
+    assert "cannot be reached" in first
+    assert "not tried" in second

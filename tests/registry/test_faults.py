@@ -6,8 +6,10 @@ import asyncio
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,11 @@ from registry.conftest import Postgres, publish_to, skill_md
 from registry.test_app import names, reader, token
 from served import Served
 from skillwire.errors import SourceError
+from skillwire.registry import Feed, Folder, Publishing, Role, Store, View, publish_over_http
 from skillwire.registry import backup as backups
-from skillwire.registry.access import Role
 from skillwire.registry.audit import first_broken
-from skillwire.registry.catalog import StoreCatalog, View
-from skillwire.registry.client import Folder, publish_over_http
-from skillwire.registry.publishing import Publishing
-from skillwire.registry.source import Feed
-from skillwire.registry.store import Store
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import parse_uri
+from skillwire.registry.catalog import StoreCatalog
+from skillwire.skill import digest_of, parse_uri
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
@@ -39,19 +36,11 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture
-def own_postgres() -> Iterator[Postgres]:
-    """A PostgreSQL that this test alone uses, and may kill."""
-    server = Postgres()
-    yield server
-    server.remove()
-
-
 @contextmanager
-def replica(url: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def replica(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A server over the store in a process of its own, and its URL."""
     with subprocess.Popen(
-        [*SKILLWIRE, "serve", "--store", url, "--http", "127.0.0.1:0"],
+        [*SKILLWIRE, "serve", "--store", url, "--http", "127.0.0.1:0", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -67,6 +56,43 @@ def visible(store: Store) -> list[str]:
     return [entry.uri for entry in StoreCatalog(store, View()).page(None, 100)]
 
 
+async def read_over_http(place: str, secret: str, path: str) -> dict[str, Any]:
+    """What a replica answers to a read of a file of the skill `acme/pdf`."""
+    uri = f"skill://acme/pdf/{path}"
+    headers = {
+        "authorization": f"Bearer {secret}",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "resources/read",
+        "mcp-name": uri,
+    }
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri, "_meta": meta}}
+    async with httpx.AsyncClient(timeout=60) as http:
+        return (await http.post(place, json=body, headers=headers)).json()
+
+
+async def until_ready(base: str, status: int, report: str) -> None:
+    """Wait until a replica reports this of itself."""
+    async with asyncio.timeout(60), httpx.AsyncClient(timeout=60) as http:
+        while True:
+            answer = await http.get(f"{base}/readyz")
+            if (answer.status_code, answer.json()["status"]) == (status, report):
+                return
+            await asyncio.sleep(0.2)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that nothing announces."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_postgres: Postgres):
     url = own_postgres.new()
     store = Store(url)
@@ -76,24 +102,9 @@ async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_pos
     store.close()
     with replica(url) as (_, place):
         async with reader(place, secret) as client:
-            read: dict[str, Any] = {"method": "resources/read", "params": {"uri": "skill://acme/pdf/a.md"}}
 
             async def ask(uri: str) -> dict[str, Any]:
-                head = {
-                    "authorization": f"Bearer {secret}",
-                    "accept": "application/json, text/event-stream",
-                    "mcp-protocol-version": "2026-07-28",
-                    "mcp-method": "resources/read",
-                    "mcp-name": uri,
-                }
-                meta = {
-                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-                    "io.modelcontextprotocol/clientCapabilities": {},
-                }
-                body = {"jsonrpc": "2.0", "id": 1, **read, "params": {"uri": uri, "_meta": meta}}
-                async with httpx.AsyncClient(timeout=30) as http:
-                    return (await http.post(place, json=body, headers=head)).json()
+                return await read_over_http(place, secret, uri.removeprefix("skill://acme/pdf/"))
 
             first = await ask("skill://acme/pdf/a.md")
             assert first["result"]["contents"][0]["text"] == "known", first
@@ -105,7 +116,9 @@ async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_pos
             assert refused["error"]["code"] == -32603
             assert "try again later" in refused["error"]["message"]
             async with httpx.AsyncClient(timeout=30) as http:
-                assert (await http.get(place.removesuffix("/mcp") + "/healthz")).status_code == 503
+                # What is in memory is served: for a minute, the replica is ready, and a restart never helps.
+                for path in ("/readyz", "/livez"):
+                    assert (await http.get(place.removesuffix("/mcp") + path)).status_code == 200
 
             own_postgres.start()
 
@@ -115,6 +128,149 @@ async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_pos
                 while len(await names(client)) != 2:
                     pass
     store.close()
+
+
+def test_a_database_that_does_not_answer_costs_each_call_a_bounded_time_and_is_used_again_after_that(
+    own_postgres: Postgres,
+):
+    store = Store(own_postgres.new(), call_seconds=2)
+    Publishing(store).set_namespace("acme", by="test")
+    publish = publish_to(store)
+    publish("pdf")
+
+    with own_postgres.stopped():
+        # All of these return while nothing of the database runs.
+        for call in (partial(visible, store), partial(publish, "docx"), store.check_tables):
+            with pytest.raises(SourceError, match=r"answer|cannot be used"):
+                call()
+        assert store.abandoned
+
+    until = time.monotonic() + 60
+    while True:
+        try:
+            publish("docx")
+        except SourceError:
+            assert time.monotonic() < until
+        else:
+            break
+    assert len(visible(store)) == 2
+    assert list(backups.damage(store)) == []
+    store.close()
+
+
+@pytest.mark.slow
+async def test_a_replica_serves_what_it_knows_while_its_database_does_not_answer(own_postgres: Postgres):
+    url = own_postgres.new()
+    store = Store(url)
+    Publishing(store).set_namespace("acme", by="test")
+    publish_to(store)("pdf", files={"a.md": b"known", "b.md": b"unknown"})
+    secret = token(store, "mine", "*", Role.READ)
+    store.close()
+    with replica(url) as (_, place):
+        base = place.removesuffix("/mcp")
+        async with httpx.AsyncClient(timeout=60) as http:
+
+            async def health(path: str) -> tuple[int, str]:
+                answer = await http.get(base + path)
+                return answer.status_code, answer.json()["status"]
+
+            assert (await read_over_http(place, secret, "a.md"))["result"]["contents"][0]["text"] == "known"
+            assert await health("/readyz") == (200, "ok")
+
+            with own_postgres.stopped():
+                # All of these are answered while nothing of the database runs.
+                for _ in range(3):
+                    answer = await read_over_http(place, secret, "a.md")
+                    assert answer["result"]["contents"][0]["text"] == "known"
+                assert await health("/livez") == (200, "ok")
+                refused = await read_over_http(place, secret, "b.md")
+                assert refused["error"]["code"] == -32603
+                await until_ready(base, 200, "degraded")
+                answer = await read_over_http(place, secret, "a.md")
+                assert answer["result"]["contents"][0]["text"] == "known"
+
+            await until_ready(base, 200, "ok")
+            answer = await read_over_http(place, secret, "b.md")
+            assert answer["result"]["contents"][0]["text"] == "unknown"
+
+
+async def test_a_replica_that_starts_before_its_database_waits_for_it(own_postgres: Postgres):
+    url = own_postgres.new()
+    store = Store(url)
+    Publishing(store).set_namespace("acme", by="test")
+    publish_to(store)("pdf", files={"a.md": b"known"})
+    secret = token(store, "mine", "*", Role.READ)
+    store.close()
+    own_postgres.kill()
+    with replica(url) as (_, place):
+        base = place.removesuffix("/mcp")
+        async with httpx.AsyncClient(timeout=60) as http:
+            assert (await http.get(base + "/livez")).status_code == 200
+            assert (await http.get(base + "/readyz")).status_code == 503
+            own_postgres.start()
+        await until_ready(base, 200, "ok")
+        assert (await read_over_http(place, secret, "a.md"))["result"]["contents"][0]["text"] == "known"
+
+
+async def test_the_feed_goes_on_after_a_database_that_did_not_answer(own_postgres: Postgres):
+    store = Store(own_postgres.new(), call_seconds=2)
+    Publishing(store).set_namespace("acme", by="test")
+    feed = Feed(store)
+    await feed.start()
+    try:
+        with own_postgres.stopped():
+            await until(lambda: feed.lag_seconds > 0.5)
+        await until(lambda: not feed.lag_seconds)
+        await asyncio.to_thread(publish_to(store), "pdf")
+        async with asyncio.timeout(60):
+            await feed.wait(0)
+    finally:
+        await feed.stop()
+        store.close()
+
+
+async def test_a_feed_that_starts_before_its_database_begins_when_that_is_there(own_postgres: Postgres):
+    store = Store(own_postgres.new(), call_seconds=2)
+    Publishing(store).set_namespace("acme", by="test")
+    publish_to(store)("pdf")
+    store.close()
+    own_postgres.kill()
+    feed = Feed(store)
+    await feed.start()
+    try:
+        assert not feed.has_read
+        own_postgres.start()
+        await until(lambda: feed.has_read)
+        await asyncio.to_thread(publish_to(store), "docx")
+        async with asyncio.timeout(60):
+            while not feed.changes:
+                await feed.wait(feed.number)
+        assert [row.name for row in feed.changes] == ["docx"]
+    finally:
+        await feed.stop()
+        store.close()
+
+
+@pytest.mark.parametrize("setting", ["listen=off", "application_name=x"])
+async def test_changes_are_seen_where_notifications_cannot_be_received(
+    postgres: Postgres, setting: str, monkeypatch: pytest.MonkeyPatch
+):
+    url = postgres.new()
+    store = Store(f"{url}{'&' if '?' in url else '?'}{setting}")
+    if store.listens:
+        nowhere = {**store.connection_settings(), "host": "127.0.0.1", "port": 1}
+        monkeypatch.setattr(store, "connection_settings", lambda: nowhere)
+    Publishing(store).set_namespace("acme", by="test")
+    feed = Feed(store)
+    await feed.start()
+    try:
+        await asyncio.to_thread(publish_to(store), "pdf")
+        async with asyncio.timeout(60):
+            await feed.wait(0)
+        assert not feed.is_listening
+    finally:
+        await feed.stop()
+        store.close()
 
 
 def test_a_database_killed_during_publications_shows_each_version_whole_or_not_at_all(own_postgres: Postgres):
@@ -234,20 +390,6 @@ def test_a_clock_that_goes_backwards_changes_no_order(store: Store, monkeypatch:
     assert entry.meta["dev.skillwire/version"] == "1.1.0"
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of four megabytes."""
-    place = tmp_path / "small"
-    place.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0777", "tmpfs", str(place)], capture_output=True
-    )
-    if made.returncode:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(small_disk: Path):
     store = Store(f"sqlite:///{small_disk / 'registry.db'}")
     store.create()
@@ -268,13 +410,7 @@ def test_a_full_disk_of_postgresql_refuses_what_does_not_fit_and_keeps_the_rest(
     own_postgres: Postgres, small_disk: Path
 ):
     url = own_postgres.new()
-    for folder in (small_disk, *small_disk.parents):
-        with suppress(PermissionError):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    subprocess.run(["chown", "pgserver", str(small_disk)], check=False)
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f"CREATE TABLESPACE small LOCATION '{small_disk}'".encode())
-        admin.execute("ALTER TABLE blobs SET TABLESPACE small")
+    own_postgres.move(url, ["blobs"], small_disk)
     store = Store(url)
     Publishing(store).set_namespace("acme", by="test")
     publish = publish_to(store)

@@ -1,57 +1,78 @@
-"""Gateways that share approvals and the audit log in a store; and stores of earlier versions."""
+"""Gateways that share approvals in a store; and stores of earlier versions."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+import psycopg
 import pytest
 
-from registry.conftest import publish_to
+from consent_contract import ConsentContract, ConsentFaults, MakeBackend, Place
+from registry.conftest import Postgres, publish_to
 from skillwire import ApprovalRequired, SkillHost, SkillServer
-from skillwire.host.approvals.database import ApprovalBackend, ApprovalDatabase
-from skillwire.host.approvals.schema import Decided, Decision, Row
-from skillwire.registry.approvals import SharedApprovals, StoreAudit
-from skillwire.registry.audit import first_broken, read_audit
-from skillwire.registry.catalog import StoreCatalog, View
-from skillwire.registry.publishing import Publishing
-from skillwire.registry.store import Store
+from skillwire.consent import ConsentBackend
+from skillwire.errors import SourceError
+from skillwire.registry import Publishing, SharedConsent, Store, View
+from skillwire.registry import store as store_module
+from skillwire.registry.audit import first_broken
+from skillwire.registry.catalog import StoreCatalog
 
 
-def row(server: str, uri: str = "skill://a/SKILL.md", **changes: Any) -> Row:
-    usual = Row(server, uri, "label", "[]", 0, 1, "{}", 1, "2026-11-16", "ada", "asked")
-    return replace(usual, **changes)
+class TestSharedConsent(ConsentContract):
+    @pytest.fixture
+    def make(self, store: Store) -> MakeBackend:
+        return lambda: SharedConsent(store)
 
 
-def story(database: ApprovalBackend) -> list[object]:
-    """Everything that a host does with approvals, and what it gets back."""
-    seen: list[object] = [database.open(), database.last_decisions(), database.signers()]
-    declined = Decision("one", "skill://b/SKILL.md", Decided.DECLINED, "sha256:0", decided_at="t")
-    database.put(row("one"), row("two"), decisions=[Decision("one", "skill://a/SKILL.md", Decided.APPROVED)])
-    database.put(row("one", label="renamed"))
-    database.decide(declined)
-    database.decide(replace(declined, decision=Decided.REVOKED))
-    seen += [database.rows(), database.row("one", "skill://a/SKILL.md"), database.row("one", "nothing")]
-    seen += [database.decisions("one", "skill://b/SKILL.md"), database.last_decisions()]
-    database.withdraw("two", "skill://a/SKILL.md", "another time", noted=declined)
-    seen.append(database.row("two", "skill://a/SKILL.md"))
-    ended = Decision("two", "skill://a/SKILL.md", Decided.CHANGED)
-    database.withdraw("two", "skill://a/SKILL.md", "2026-11-16", noted=ended)
-    seen += [database.row("two", "skill://a/SKILL.md"), database.decisions("two", "skill://a/SKILL.md")]
-    database.put_signer("one", "skill://a/SKILL.md", "key:1")
-    database.put_signer("one", "skill://a/SKILL.md", "key:2")
-    seen += [database.signers(), database.signers("one", "skill://a/SKILL.md"), database.signers("two", "x")]
-    seen += [database.remove("two", "skill://a/SKILL.md"), database.remove("one", "skill://a/SKILL.md")]
-    database.put(row("one"), row("one", "skill://c/SKILL.md", is_current=0))
-    seen += [database.remove_server("one"), database.rows(), database.signers()]
-    for number in range(60):
-        database.decide(replace(declined, digest=f"sha256:{number}"))
-    return [*seen, [one.digest for one in database.decisions("one", "skill://b/SKILL.md")]]
+def connected(url: str, stores: dict[ConsentBackend, Store]) -> ConsentBackend:
+    store = Store(url)
+    backend = SharedConsent(store)
+    stores[backend] = store
+    return backend
 
 
-def test_a_store_keeps_approvals_exactly_as_a_file_does(store: Store, tmp_path: Path):
-    assert story(SharedApprovals(store)) == story(ApprovalDatabase(tmp_path / "approvals.db"))
+@contextmanager
+def locked(url: str) -> Generator[None]:
+    with psycopg.connect(url) as connection:
+        connection.execute("LOCK TABLE consent IN ACCESS EXCLUSIVE MODE")
+        yield
+        connection.rollback()
+
+
+class TestPostgresFaults(ConsentFaults):
+    @pytest.fixture
+    def stores(self) -> Generator[dict[ConsentBackend, Store]]:
+        stores: dict[ConsentBackend, Store] = {}
+        yield stores
+        for store in stores.values():
+            store.close()
+
+    @pytest.fixture
+    def place(self, postgres: Postgres, stores: dict[ConsentBackend, Store]) -> Place:
+        url = postgres.new()
+
+        def hurry(backend: ConsentBackend) -> None:
+            stores[backend].call_seconds = 0.3
+
+        return Place(
+            name=url,
+            make=lambda: connected(url, stores),
+            hurry=hurry,
+            locked=lambda: locked(url),
+            busy="cannot be used right now|does not answer",
+        )
+
+    @pytest.fixture
+    def full_make(
+        self, own_postgres: Postgres, small_disk: Path, stores: dict[ConsentBackend, Store]
+    ) -> MakeBackend:
+        (small_disk / "other").write_bytes(bytes(3_000_000))
+        url = own_postgres.new()
+        own_postgres.move(url, ("consent", "consent_history"), small_disk)
+        return lambda: connected(url, stores)
 
 
 @pytest.mark.anyio
@@ -63,7 +84,7 @@ async def test_a_decision_in_one_gateway_counts_in_the_other(store: Store, tmp_p
     def host() -> SkillHost:
         return SkillHost(
             servers={"team": SkillServer(tmp_path / "skills").low_level},
-            approvals_file=SharedApprovals(store),
+            approvals_file=SharedConsent(store),
             cache_directory=tmp_path / "cache",
         )
 
@@ -77,36 +98,36 @@ async def test_a_decision_in_one_gateway_counts_in_the_other(store: Store, tmp_p
             await second.load("pdf")
 
 
-def test_gateways_write_into_one_chained_audit_log(store: Store):
-    logs = [StoreAudit(store), StoreAudit(store)]
-    for number in range(50):
-        logs[number % 2].write("load", caller="ada", uri=f"skill://a/{number}/SKILL.md", digest="sha256:0")
-    for log in logs:
-        log.close()
-
-    lines = [line for line in read_audit(store) if line.action == "load"]
-    assert {line.what for line in lines} == {f"skill://a/{number}/SKILL.md" for number in range(50)}
-    assert {line.who for line in lines} == {"caller:ada"}
-    assert first_broken(store) is None
-
-
-@pytest.mark.parametrize("revision", ["0001", "0002"])
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.process)])
-def test_a_store_of_an_earlier_schema_is_migrated_and_keeps_everything(
-    kind: str, revision: str, tmp_path: Path, request: pytest.FixtureRequest
+def test_a_store_of_an_earlier_schema_is_refused_until_it_is_migrated_and_keeps_everything(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
     url = f"sqlite:///{tmp_path / 'old.db'}"
     if kind == "postgresql":
         url = request.getfixturevalue("postgres").empty()
     store = Store(url)
-    store.create(revision)
+    with pytest.raises(SourceError, match="create it with skillwire registry init"):
+        store.check_tables()
+    store.create()
+    store.check_tables()
     Publishing(store).set_namespace("acme", by="test")
     publish_to(store)("pdf", files={"a.md": b"kept"})
     before = StoreCatalog(store, View()).page(None, 10)
 
+    folder = tmp_path / "migrations"
+    shutil.copytree(store_module.MIGRATIONS, folder)
+    (folder / "versions/0002_notes.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = '0002'\ndown_revision = '0001'\n\n\n"
+        "def upgrade():\n    op.add_column('namespaces', sa.Column('notes', sa.Text))\n"
+    )
+    monkeypatch.setattr(store_module, "MIGRATIONS", folder)
+
+    with pytest.raises(SourceError, match="of revision 0001, this program needs 0002: migrate them"):
+        store.check_tables()
     store.create()
+    store.check_tables()
 
     assert StoreCatalog(store, View()).page(None, 10) == before
-    assert SharedApprovals(store).rows() == []
+    assert SharedConsent(store).read() == []
     assert first_broken(store) is None
     store.close()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from benchmarks.search import run
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from publishers import new_key
 from registry.conftest import Publish, publish_to, skill_md
-from skillwire.catalog.tokenize import parse_query
+from skillwire.catalog import parse_query
+from skillwire.catalog.search import SearchIndex
 from skillwire.errors import (
     FormatError,
     LimitExceeded,
@@ -23,17 +26,14 @@ from skillwire.errors import (
     VersionConflict,
 )
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.registry import FileRow, Publishing, Store, View
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken, read_audit
-from skillwire.registry.catalog import StoreCatalog, View
-from skillwire.registry.drafts import FileRow, draft_of, parse_draft
-from skillwire.registry.publishing import Publishing
+from skillwire.registry.catalog import StoreCatalog
+from skillwire.registry.drafts import draft_of, parse_draft
 from skillwire.registry.schema import audit, blobs
-from skillwire.registry.store import Store
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.signatures import sign_files
+from skillwire.skill import digest_of, parse_uri
+from skillwire.trust import SIGNATURE_FILE, sign_files
 
 
 def catalog(store: Store, channel: str = "stable", *namespaces: str) -> StoreCatalog:
@@ -197,9 +197,9 @@ def test_a_file_of_others_cannot_be_published_by_its_digest_alone(store: Store, 
     rows = [FileRow(path, digest_of(data), len(data)) for path, data in contents.items()]
     draft = draft_of("acme", "1.0.0", "stable", rows)
     publishing = Publishing(store)
-    publishing.upload("acme", [contents["SKILL.md"]])
+    publishing.upload("acme", [contents["SKILL.md"]], by="thief")
 
-    assert publishing.missing(draft) == [digest_of(b"the secret")]
+    assert publishing.missing(draft, by="thief") == [digest_of(b"the secret")]
     with pytest.raises(FormatError, match="not sent"):
         publishing.publish(draft, by="thief")
 
@@ -221,7 +221,7 @@ def test_what_lint_refuses_is_not_published(store: Store, files: dict[str, bytes
     def publish() -> None:
         draft = draft_of("acme", "1.0.0", "stable", rows)
         publishing = Publishing(store)
-        publishing.upload("acme", files.values())
+        publishing.upload("acme", files.values(), by="test")
         publishing.publish(draft, by="test")
 
     with pytest.raises(FormatError, match=reason):
@@ -255,7 +255,7 @@ def test_a_manifest_that_is_not_well_formed_is_refused(manifest: object):
 def test_a_false_size_is_refused(store: Store):
     data = skill_md("pdf", "x")
     publishing = Publishing(store)
-    publishing.upload("acme", [data])
+    publishing.upload("acme", [data], by="test")
     with pytest.raises(FormatError, match="bytes"):
         publishing.publish(
             draft_of("acme", "1.0.0", "stable", [FileRow("SKILL.md", digest_of(data), 1)]), by="test"
@@ -338,7 +338,7 @@ def test_the_audit_log_cannot_be_changed_and_a_forged_line_is_noticed(store: Sto
         else:
             connection.execute(sa.text("DROP TRIGGER audit_no_update"))
         connection.execute(audit.update().where(audit.c.number == 2).values(who="somebody else"))
-    assert first_broken(store) == 2
+    assert first_broken(store) == ("registry", 2)
 
 
 @pytest.mark.process
@@ -420,11 +420,48 @@ def test_both_databases_find_the_same_skills(store: Store, publish: Publish):
     assert catalog(store).search(parse_query("zzzzqqq", limits=DEFAULT_LIMITS), 5) == []
 
 
+@pytest.mark.process
+@pytest.mark.slow
+def test_both_databases_search_texts_as_an_index_in_memory_does(tmp_path: Path, postgres: Any):
+    stores = [Store(f"sqlite:///{tmp_path / 'registry.db'}"), Store(postgres.empty())]
+    documents = list(run.documents(text=True))
+    for store in stores:
+        store.create()
+        Publishing(store).set_namespace("acme", by="test")
+        publish = publish_to(store)
+        for document in documents:
+            about = f"---\nname: {document.name}\ndescription: {json.dumps(document.description)}\n---\n"
+            publish(document.name, files={"SKILL.md": f"{about}{document.body}".encode()})
+    memory = SearchIndex([replace(document, place=f"acme/{document.name}") for document in documents])
+    same = 0
+    labels = run.labels("held-out")
+    for question, _ in labels:
+        query = parse_query(question, limits=DEFAULT_LIMITS)
+        first, second = ([entry.name for entry in catalog(store).search(query, 5)] for store in stores)
+        assert first == second, question
+        same += first[:1] == [match.key for match in memory.search(query, limit=1)]
+    assert same >= len(labels) * 0.97
+    for store in stores:
+        store.close()
+
+
+def test_words_of_a_text_are_not_corrected_to_and_leave_with_it(store: Store, publish: Publish):
+    def names(words: str) -> list[str]:
+        return [one.name for one in catalog(store).search(parse_query(words, limits=DEFAULT_LIMITS), 5)]
+
+    text = b"---\nname: pdf\ndescription: Does one thing.\n---\nMeasure with a barometer.\n"
+    publish("pdf", files={"SKILL.md": text})
+    assert names("barometer") == ["pdf"]
+    assert names("baromter") == []
+    publish("pdf", "1.1.0")
+    assert names("barometer") == []
+
+
 def test_a_skill_named_for_a_word_is_found_among_many_that_mention_it(
     store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ):
     for limit in ("_CANDIDATES", "_RANKED"):
-        monkeypatch.setattr(f"skillwire.registry.search.{limit}", 2)
+        monkeypatch.setattr(f"skillwire.registry.catalog.{limit}", 2)
     for number in range(6):
         publish(f"skill-{number}", description="Mentions invoices among other things.")
     publish("zz-invoices", description="Writes bills.")
@@ -477,3 +514,52 @@ def test_creating_twice_keeps_everything(store: Store, publish: Publish):
     publish("pdf")
     store.create()
     assert json.dumps(listed(store)) == '["skill://acme/pdf/SKILL.md"]'
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "ports"),
+    [
+        ("postgresql://db.example/skills", "db.example", None),
+        ("postgresql://u:p@a.example:1,b.example:2/skills", "a.example,b.example", "1,2"),
+        ("postgresql://a.example,b.example/s?target_session_attrs=read-write", "a.example,b.example", ","),
+        ("postgresql://u@/skills?host=a.example:1&host=b.example:2", "a.example,b.example", "1,2"),
+    ],
+)
+def test_several_servers_are_written_as_libpq_or_sqlalchemy_do(url: str, hosts: str, ports: str | None):
+    settings = Store(url).connection_settings()
+    assert settings["host"] == hosts
+    assert settings.get("port") == ports
+
+
+def test_an_unknown_value_of_a_store_setting_is_refused():
+    with pytest.raises(SourceError, match="is not a store"):
+        Store("postgresql://db.example/skills?listen=perhaps")
+
+
+def test_looking_into_a_missing_file_creates_nothing(tmp_path: Path):
+    store = Store(f"sqlite:///{tmp_path / 'nope.db'}")
+    with pytest.raises(SourceError, match="skillwire registry init"):
+        store.check_tables()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_search_shows_equal_skills_once(store: Store, publish: Publish):
+    Publishing(store).set_namespace("other", by="test")
+    for namespace in ("acme", "other"):
+        publish("git-workflow", namespace=namespace, description="Commits and branches of git.")
+    publish("git-hooks", description="Hooks of git.")
+    found = StoreCatalog(store, View()).search(parse_query("git", limits=DEFAULT_LIMITS), 10)
+    assert [entry.uri for entry in found] == [
+        "skill://acme/git-hooks/SKILL.md",
+        "skill://acme/git-workflow/SKILL.md",
+    ]
+
+
+def test_backup_and_check_say_how_far_they_are(store: Store, publish: Publish, tmp_path: Path):
+    publish("pdf", files={"a.md": b"one"})
+    written: list[int] = []
+    checked: list[int] = []
+    rows = backups.backup(store, tmp_path / "b", progress=written.append)
+    assert written == list(range(1, rows + 1))
+    assert list(backups.damage(store, progress=checked.append)) == []
+    assert checked == [1, 2, 3]  # Two files and a version.

@@ -14,8 +14,8 @@ from mcp.server.mcpserver import MCPServer
 
 from clients import both_eras, call, connected, refusal
 from skillwire import FunctionSource, SkillsExtension, add_skills
-from skillwire.server.legacy.features import ALL_OFF
-from skillwire.server.options import ServerOptions
+from skillwire.server import ServerOptions
+from skillwire.server.library import ALL_OFF
 from trees import skill_md, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire import FormatError
-from skillwire.server.catalog import cut_page
+from skillwire.server.library import cut_page
 
 KEYS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), unique=True, max_size=20)
 

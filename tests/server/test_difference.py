@@ -8,9 +8,10 @@ from itertools import product
 import pytest
 
 from sample_entries import make_entry
-from skillwire.server.catalog import Catalog, difference
-from skillwire.skill.entries import SkillEntry
-from skillwire.sources.conflicts import Ownership
+from skillwire.server import Catalog
+from skillwire.server.library import difference
+from skillwire.skill import SkillEntry
+from skillwire.sources import Ownership
 
 A = make_entry("skill://a/SKILL.md", {"x.txt": b"x"})
 B = make_entry("skill://b/SKILL.md")

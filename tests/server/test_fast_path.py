@@ -34,9 +34,11 @@ from fast_path_calls import (
     running,
     send,
 )
-from skillwire.server.app import SkillServer
-from skillwire.server.legacy.features import ALL_OFF, LegacyFeatures
-from skillwire.server.options import ServerOptions
+from skillwire.errors import SourceError
+from skillwire.server import LegacyFeatures, ServerOptions, SkillServer
+from skillwire.server.library import ALL_OFF
+from skillwire.skill import SkillUri
+from skillwire.sources import DirectorySource, Read
 from trees import skill_md, write
 
 __all__ = ["aged", "folder"]
@@ -68,6 +70,13 @@ TAKEN: dict[str, Any] = {
     "client with the extension": body(
         "skills/list", meta=meta(capabilities={"extensions": {"io.modelcontextprotocol/skills": {}}})
     ),
+    "resources list": body("resources/list"),
+    "templates": body("resources/templates/list"),
+    "tools": body("tools/list"),
+    "tools for a client with the extension": body(
+        "tools/list", meta=meta(capabilities={"extensions": {"io.modelcontextprotocol/skills": {}}})
+    ),
+    "prompts": body("prompts/list"),
     "get of another skill": body("skills/get", uri="skill://acme/refunds/inner/SKILL.md"),
 }
 ODD: dict[str, Any] = {
@@ -132,13 +141,11 @@ ODD: dict[str, Any] = {
     "log level": body("skills/list", meta={**META, "io.modelcontextprotocol/logLevel": "debug"}),
     "unknown method": body("skills/none"),
     "method of a number": {**LIST, "method": 3},
-    "resources list": body("resources/list"),
-    "templates": body("resources/templates/list"),
-    "tools": body("tools/list"),
-    "prompts": body("prompts/list"),
     "ping": body("ping"),
     "initialize": body("initialize", protocolVersion="2025-11-25"),
     "discover with more": body("server/discover", extra=1),
+    "tools with a cursor": body("tools/list", cursor="x"),
+    "prompts with a bad cursor": body("prompts/list", cursor="x"),
     "batch": [LIST],
     "text": "hello",
     "number": 5,
@@ -246,6 +253,40 @@ async def test_a_request_that_was_seen_before_is_answered_under_its_own_id(folde
     assert all({**answer, "id": 1} == first for answer in others)
 
 
+@pytest.mark.parametrize("method", ["skills/get", "resources/read"])
+async def test_a_cached_response_is_found_however_a_request_is_written(
+    folder: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A file that was written this instant is not cached yet.
+    monkeypatch.setattr("skillwire.sources.directory.files._COARSEST_NS", -(10**12))
+    server = SkillServer(folder)
+    fast_path = server._fast_path  # pyright: ignore[reportPrivateUsage]
+    assert fast_path is not None
+    seen: list[bool] = []
+    fast_path._observe = lambda _method, _uri, cached: seen.append(cached)  # pyright: ignore[reportPrivateUsage]
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": method,
+        "params": {"uri": "skill://acme/refunds/SKILL.md", "_meta": META},
+    }
+    spellings = [
+        json.dumps(request),
+        json.dumps(request, separators=(",", ":")),
+        json.dumps(request, indent=2),
+        json.dumps(dict(reversed(request.items()))),
+        json.dumps(request).replace("skill:", "\\u0073kill:"),
+    ]
+    async with server.open():
+        for text in spellings * 2:
+            found = fast_path.cached(text.encode())
+            if found is None:
+                parsed = fast_path.parse(text.encode())
+                assert parsed is not None
+                assert await fast_path.respond(parsed) is not None
+    assert seen == [False] + [True] * 9
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -296,6 +337,25 @@ async def test_a_walk_over_the_pages_is_the_same_both_ways(folder: Path) -> None
                 break
             cursor = {"cursor": result["nextCursor"]}
         assert pages == server._fast_path.given == 3  # pyright: ignore
+
+
+class Away(DirectorySource):
+    """Skills whose files cannot be read at the moment, which takes a while to find out."""
+
+    asked = 0
+
+    async def read(self, uri: SkillUri) -> Read:
+        self.asked += 1
+        raise SourceError("the database does not answer")
+
+
+async def test_what_is_unavailable_is_waited_for_once_and_refused_in_the_same_words(folder: Path) -> None:
+    source = Away([folder])
+    async with running(source, fast=True) as (fast, _), running(Away([folder]), fast=False) as (plain, _):
+        ours = await send(fast, READ)
+        assert ours == await send(plain, READ)
+    assert ours[2]["error"]["code"] == -32603
+    assert source.asked == 1
 
 
 async def test_an_edit_is_in_the_very_next_answer(folder: Path, tmp_path: Path) -> None:

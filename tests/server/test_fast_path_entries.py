@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillwire import DYNAMIC, SkillEntry, SkillResource, SkillUri, digest_of
-from skillwire.server.fastpath.answer import _encode_entry  # pyright: ignore[reportPrivateUsage]
-from skillwire.wire.v1 import entry_to_wire
+from skillwire.server.fastpath import _encode_entry  # pyright: ignore[reportPrivateUsage]
+from skillwire.wire import entry_to_wire
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(

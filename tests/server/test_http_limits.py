@@ -15,8 +15,7 @@ import pytest
 from fast_path_calls import READ, Talk, body, request
 from served import INITIALIZE
 from skillwire import Limits, SkillServer
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.options import ServerOptions
+from skillwire.server import Address, HttpServer, ServerOptions
 from trees import write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]

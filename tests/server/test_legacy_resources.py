@@ -17,13 +17,11 @@ from fastmcp.utilities.skills import download_skill, get_skill_manifest, list_sk
 
 from clients import both_eras, call, connected, refusal
 from skillwire import FunctionSource, LegacyFeatures, Limits, SkillServer
-from skillwire.server.http.server import Address, HttpServer
-from skillwire.server.legacy.features import ALL_OFF
-from skillwire.server.options import ServerOptions
-from skillwire.skill.dialects import Dialect
+from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.server.library import ALL_OFF
+from skillwire.skill import Dialect
 from skillwire.wire.index import parse_index
-from skillwire.wire.manifest import bind_to_manifest
-from skillwire.wire.scan import resource_page, scanned_entry, with_manifests
+from skillwire.wire.legacy_resources import bind_to_manifest, resource_page, scanned_entry, with_manifests
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +97,7 @@ async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_templa
 ) -> None:
     async with connected(SkillServer(folder).low_level, version) as client:
         assert all(uri.endswith("/SKILL.md") for uri in await uris_of(client)), "no clutter in pickers"
-    listed = ServerOptions(legacy_features=LegacyFeatures(listed=True))
+    listed = ServerOptions(legacy_features=LegacyFeatures(list_legacy=True))
     async with connected(SkillServer(folder, options=listed).low_level, version) as client:
         answer = await call(client, "resources/list")
         media = {resource["uri"]: resource["mimeType"] for resource in answer["resources"]}
@@ -135,7 +133,7 @@ async def test_skills_and_manifests_are_listed_and_supporting_files_are_a_templa
 
 
 @both_eras
-@pytest.mark.parametrize("shape", ["d2", "d3", "d4"])
+@pytest.mark.parametrize("shape", ["april-2026", "early-june-2026", "june-2026"])
 async def test_the_index_is_read_in_each_shape(folder: Path, version: str, shape: Any) -> None:
     server = SkillServer(
         folder, options=ServerOptions(legacy_features=LegacyFeatures(index=shape), unlisted=("git-*",))
@@ -144,12 +142,13 @@ async def test_the_index_is_read_in_each_shape(folder: Path, version: str, shape
         media, index = await text_at(client, "skill://index.json")
         listing = parse_index(index.encode())
         assert (media, listing.issues) == ("application/json", ())
-        assert {entry.dialect.value.lower() for entry in listing.entries} == {shape}
+        drafts = {"april-2026": "D2", "early-june-2026": "D3", "june-2026": "D4"}
+        assert {entry.dialect.value for entry in listing.entries} == {drafts[shape]}
         assert [entry.uri for entry in listing.entries] == [
             "skill://code-review/SKILL.md",
             "skill://team/release-notes/SKILL.md",
         ]
-        assert ("$schema" in json.loads(index)) is (shape != "d4")
+        assert ("$schema" in json.loads(index)) is (shape != "june-2026")
 
 
 @both_eras
@@ -240,7 +239,7 @@ async def test_an_edit_is_in_all_of_it_at_the_next_read(folder: Path, version: s
 async def test_pages_hold_skills_and_what_tells_of_them_alike(folder: Path) -> None:
     async with connected(
         SkillServer(
-            folder, options=ServerOptions(page_size=2, legacy_features=LegacyFeatures(listed=True))
+            folder, options=ServerOptions(page_size=2, legacy_features=LegacyFeatures(list_legacy=True))
         ).low_level,
         "2026-07-28",
     ) as client:
@@ -298,7 +297,7 @@ async def test_files_are_listed_as_resources_on_request_and_each_can_be_read(fol
     write_skill(folder / "code-review/nested", {"deep.md": b"x"})
     async with connected(SkillServer(folder).low_level, "2026-07-28") as client:
         assert not any(uri.endswith("checklist.md") for uri in await uris_of(client))
-    options = ServerOptions(legacy_features=LegacyFeatures(files=True))
+    options = ServerOptions(legacy_features=LegacyFeatures(list_files=True))
     async with connected(SkillServer(folder, options=options).low_level, "2026-07-28") as client:
         resources = (await client.list_resources()).resources
         found = {str(one.uri): (one.name, one.mime_type) for one in resources}

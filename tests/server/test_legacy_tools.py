@@ -16,8 +16,8 @@ from mcp.server.mcpserver import MCPServer
 from clients import ERAS, both_eras, call, connected, refusal
 from served import serving_http
 from skillwire import FunctionSource, LegacyFeatures, SkillServer, SkillsExtension, add_skills
-from skillwire.server.options import ServerOptions
-from skillwire.wire.v1 import EXTENSION_ID
+from skillwire.server import ServerOptions
+from skillwire.wire import EXTENSION_ID
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -172,7 +172,7 @@ async def test_a_large_catalog_is_searched_instead(tmp_path: Path) -> None:
         assert "Cooks" not in (tools["load_skill"].description or "")
         found = (await use(client, "search_skills", query="paying a bill"))[1].splitlines()
         assert found[0] == "- invoices: Checks bills and pays them."
-        assert "No skill matches" in (await use(client, "search_skills", query="zzz"))[1]
+        assert "No skill seems to fit" in (await use(client, "search_skills", query="zzz"))[1]
         assert len((await use(client, "search_skills", query="dish"))[1].splitlines()) == 21
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillwire import FunctionSource, SkillNotFound
-from skillwire.server.library import SkillLibrary
-from skillwire.server.options import ServerOptions
-from skillwire.skill.entries import DYNAMIC
-from skillwire.skill.uris import SkillUri
+from skillwire.server import ServerOptions, SkillLibrary
+from skillwire.skill import DYNAMIC, SkillUri
 from trees import rules_of, scanned, skill_md, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -18,11 +18,10 @@ from mcp import Client
 from clients import ERAS, both_eras, call, connected, refusal
 from properties import examples
 from skillwire import DirectorySource, FunctionSource, SkillEntry, SkillServer
-from skillwire.server.legacy.features import ALL_OFF
-from skillwire.server.options import ServerOptions
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import SkillUri
-from skillwire.sources.base import DirectoryChild, Read, Source
+from skillwire.server import ServerOptions
+from skillwire.server.library import ALL_OFF
+from skillwire.skill import SkillUri, digest_of
+from skillwire.sources import DirectoryChild, Read, Source
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

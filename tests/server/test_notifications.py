@@ -17,9 +17,9 @@ from mcp.shared.subscriptions import ResourceUpdated
 from clients import call, refusal
 from served import serving_http
 from skillwire import FunctionSource, SkillServer
+from skillwire.server import ServerOptions
 from skillwire.server.notifications import Notifier
-from skillwire.server.options import ServerOptions
-from skillwire.sources.base import Change
+from skillwire.sources import Change
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

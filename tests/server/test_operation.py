@@ -16,10 +16,10 @@ import pytest
 
 from fast_path_calls import READ, send
 from served import serving_http
-from skillwire import SkillServer, SourceError
-from skillwire.server import Address, HttpServer, ServerOptions, TokenFile
-from skillwire.server.http import app as http_app
-from skillwire.server.http.auth import parse_tokens
+from skillwire import Limits, SkillServer, SourceError
+from skillwire.access import TokenFile
+from skillwire.access.callers import parse_tokens
+from skillwire.server import Address, HttpServer, ServerOptions
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -46,17 +46,17 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def test_each_token_has_a_name_and_can_be_revoked_without_a_restart(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(http_app, "_REFRESH_SECONDS", 0.01)
     file = tmp_path / "tokens"
-    write(file, b"# who may read\nada one-secret\ngrace other-secret\n")
+    write(file, b"# who may read\nada one-secret operator\ngrace other-secret\n")
     caplog.set_level(logging.INFO, "skillwire.access")
-    async with running(SkillServer(folder), token=TokenFile(file)) as client:
+    options = ServerOptions(limits=Limits(http_revoke_seconds=0.01))
+    async with running(SkillServer(folder, options=options), identity=TokenFile(file)) as client:
         assert (await client.get("/metrics", headers=bearer("one-secret"))).status_code == 200
-        assert (await client.get("/metrics", headers=bearer("other-secret"))).status_code == 200
+        assert (await client.get("/metrics", headers=bearer("other-secret"))).status_code == 403
         assert (await client.get("/metrics", headers=bearer("secret"))).status_code == 401
-        write(tmp_path / "new", b"grace other-secret\nlinus third-secret\n")
+        write(tmp_path / "new", b"grace other-secret\nlinus third-secret operator\n")
         (tmp_path / "new").replace(file)
         with anyio.fail_after(30):
             while (await client.get("/metrics", headers=bearer("one-secret"))).status_code != 401:  # noqa: ASYNC110
@@ -82,6 +82,7 @@ async def test_each_token_has_a_name_and_can_be_revoked_without_a_restart(
         ("a/b one", "line 1"),
         ("ada one\nlonely", "line 2"),
         ("ada näh", "printable ASCII"),
+        ("ada one\nbob one", "the same token"),
     ],
 )
 async def test_a_token_file_that_cannot_be_understood_names_the_line(text: str, complaint: str) -> None:
@@ -90,7 +91,8 @@ async def test_a_token_file_that_cannot_be_understood_names_the_line(text: str, 
 
 
 async def test_one_token_alone_needs_no_name() -> None:
-    assert parse_tokens("# shared\n s3cret \n", "tokens") == {"token": "s3cret"}
+    [caller] = parse_tokens("# shared\n s3cret \n", "tokens").values()
+    assert (caller.name, caller.is_operator) == ("", True)
 
 
 async def test_a_refused_host_is_told_what_to_start_the_server_with(
@@ -117,12 +119,13 @@ async def test_a_host_header_cannot_control_a_terminal(
 
 
 async def test_metrics_count_requests_by_method_and_status(folder: Path) -> None:
-    async with running(SkillServer(folder)) as client:
+    async with running(SkillServer(folder), token="s3cret") as client:
         port = client.base_url.port
         assert port is not None
+        client.headers.update(bearer("s3cret"))
         for _ in range(3):
-            await send(port, READ)
-        await send(port, READ, {"Mcp-Method": "made/up"})
+            await send(port, READ, {**bearer("s3cret")})
+        await send(port, READ, {"Mcp-Method": "made/up", **bearer("s3cret")})
         found = (await client.get("/metrics")).text
         assert (await client.post("/metrics")).status_code == 405
     lines = dict(line.rsplit(" ", 1) for line in found.splitlines() if not line.startswith("#"))
@@ -217,7 +220,8 @@ async def test_the_access_log_names_the_method_of_a_request_without_the_header(
 ) -> None:
     caplog.set_level(logging.INFO, "skillwire.access")
     headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
-    async with running(SkillServer(folder)) as client:
+    async with running(SkillServer(folder), token="s3cret") as client:
+        client.headers.update(bearer("s3cret"))
         headers["Content-Type"] = "application/json"
         await client.post("/mcp", content=body, headers=headers)
         metrics = (await client.get("/metrics")).text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillwire.server.fastpath.cache import ResponseCache
+from skillwire.server.fastpath import ResponseCache
 
 
 def test_the_oldest_entry_is_evicted_first() -> None:

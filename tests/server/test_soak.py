@@ -25,8 +25,8 @@ from mcp.shared.exceptions import MCPError
 from clients import ERAS, call
 from served import Served, serving_http
 from skillwire import DirectorySource
-from skillwire.skill.digests import digest_of
-from skillwire.wire.v1 import entry_to_wire
+from skillwire.skill import digest_of
+from skillwire.wire import entry_to_wire
 from trees import scanned, skill_md, write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.soak]

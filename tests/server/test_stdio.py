@@ -24,7 +24,7 @@ from clients import both_eras, call, connected
 from fast_path_calls import body
 from served import INITIALIZE, INITIALIZED, PATIENCE, SKILLWIRE, Served, environment, serving, serving_stdio
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.digests import digest_of
+from skillwire.skill import digest_of
 from trees import write_skill
 
 BIG = 3_000_000

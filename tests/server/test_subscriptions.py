@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillwire import FormatError, LimitExceeded, Limits
 from skillwire.server.notifications import Subscriptions, canonical
-from skillwire.skill.uris import SkillUri
+from skillwire.skill import SkillUri
 
 FILE = SkillUri("skill://team/a/x.txt")
 

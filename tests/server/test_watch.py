@@ -20,10 +20,10 @@ from mcp.server.mcpserver import MCPServer
 from clients import both_eras, call, connected
 from served import serving_stdio
 from skillwire import FunctionSource, SkillServer, SkillsExtension, add_skills
-from skillwire.server.legacy.features import ALL_OFF
-from skillwire.server.options import ServerOptions
-from skillwire.sources.base import Change
-from skillwire.wire.v1 import METHOD_LIST
+from skillwire.server import ServerOptions
+from skillwire.server.library import ALL_OFF
+from skillwire.sources import Change
+from skillwire.wire import METHOD_LIST
 from trees import skill_md, write, write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.errors import FormatError
-from skillwire.skill.digests import digest_of, parse_digest, parse_set_digest, set_digest
+from skillwire.skill import digest_of, parse_digest, parse_set_digest, set_digest
 
 EMPTY = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire import DYNAMIC, SkillEntry, SkillResource
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import SkillUri
+from skillwire.skill import SkillUri, digest_of
 
 URI = SkillUri("skill://a/SKILL.md")
 FILES = tuple(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from skillwire.issues import Severity
-from skillwire.skill.fields import HostFields, field_issues, host_fields, local_fields
-from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill import HostFields, field_issues, host_fields, parse_skill_md
+from skillwire.skill.fields import local_fields
 
 GOOD: dict[str, Any] = {"name": "refunds", "description": "Refund an order. Use when a customer asks."}
 

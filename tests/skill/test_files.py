@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.skill.files import (
-    belongs_to_skill,
-    holds_private_key,
-    is_credential_name,
-    is_linkable,
-    may_hold_private_key,
-    media_type,
-)
+from skillwire.skill import belongs_to_skill, media_type
+from skillwire.skill.files import holds_private_key, is_credential_name, is_linkable, may_hold_private_key
 
 
 @pytest.mark.requirement("FMT-1")
 @pytest.mark.parametrize(
     "name",
     [
-        "SKILL.md", "scripts", "run.py", ".hidden", ".gitignore", "a~b", "swap.swift", "#tag", "c#.md",
+        "SKILL.md", "scripts", "run.py", ".hidden", ".gitkeep", "a~b", "swap.swift", "#tag", "c#.md",
         "_.txt", "x.pyi", ".env.example", ".env.sample", "example.env", ".env.local.template",
         "environment.md", "keys.md", "server.pem", "credentials.md", "id_rsa.pub", "token.py",
         "credentials.example.json",
@@ -31,7 +25,7 @@ def test_anything_in_the_directory_belongs_to_the_skill(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        ".git", ".hg", ".svn", ".jj", "_darcs", "CVS",
+        ".git", ".gitignore", ".gitattributes", ".github", ".hg", ".svn", ".jj", "_darcs", "CVS",
         "__pycache__", "node_modules", ".venv", ".ruff_cache", "mod.pyc",
         ".DS_Store", "Thumbs.db", ".idea", "notes.md~", ".notes.md.swp", ".#notes.md", "#notes.md#",
         "._a", "~$a.docx", ".a.kate-swp",

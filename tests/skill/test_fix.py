@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from properties import examples
 from skillwire.errors import FormatError
+from skillwire.issues import Severity
+from skillwire.skill import lint_skill, parse_skill_md
 from skillwire.skill.fix import fix_skill_md, unified_diff
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.lint import lint_skill
-from skillwire.skill.template import new_skill_md
+from skillwire.skill.frontmatter import new_skill_md
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,13 @@ def test_a_repair_never_breaks_what_parsed_and_is_done_at_once(lines: list[str],
 
 
 @pytest.mark.parametrize("description", ["", 'Says "hi": \\ and so on. Use when greeting somebody politely.'])
-def test_a_new_skill_passes_the_linter(description: str) -> None:
+def test_a_new_skill_has_nothing_wrong_but_what_the_author_has_to_replace(description: str) -> None:
     text = new_skill_md("release-notes", description).encode()
-    assert lint_skill(text, directory="release-notes", files={"SKILL.md": len(text)}) == []
+    issues = lint_skill(text, directory="release-notes", files={"SKILL.md": len(text)})
+    assert [(issue.rule, issue.severity) for issue in issues] == [("template", Severity.ADVICE)] * (
+        5 if description else 6
+    )
+    assert [issue.line for issue in issues][-5:] == [8, 12, 13, 14, 18]
     found = parse_skill_md(text, strict=True).frontmatter["description"]
     assert not description or found == description
 

@@ -14,7 +14,7 @@ from frontmatter_blocks import document
 from properties import examples
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
-from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
+from skillwire.skill import SkillDocument, parse_skill_md
 
 
 @pytest.mark.requirement("FMT-1", "ENT-1")

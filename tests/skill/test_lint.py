@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from properties import examples
 from skillwire.issues import Issue, Severity
 from skillwire.limits import MIB, Limits
-from skillwire.skill.lint import Tokens, estimate_tokens, lint_skill
+from skillwire.skill import lint_skill
+from skillwire.skill.lint import Tokens, estimate_tokens
 
 HEAD = "---\nname: refunds\ndescription: Refund an order of a customer. Use when someone asks.\n---\n"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.errors import FormatError
-from skillwire.skill.names import name_issues, parse_name
+from skillwire.skill import name_issues, parse_name
 
 
 @pytest.mark.requirement("FMT-2")

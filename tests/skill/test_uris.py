@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skillwire.errors import FormatError
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.uris import (
+from skillwire.skill import (
     SkillUri,
     UriParts,
     child_uri,

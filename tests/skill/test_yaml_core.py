@@ -10,7 +10,7 @@ import pytest
 
 from frontmatter_blocks import document, read, refusal
 from skillwire.limits import Limits
-from skillwire.skill.frontmatter import parse_skill_md
+from skillwire.skill import parse_skill_md
 
 # What the `yaml` package of JavaScript (2.9.1, version 1.2, core schema) reads.
 SCALARS: list[tuple[str, Any]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.sources.command_line import (
+from skillwire.sources.process import (
     absolute_entries,
     anchored_program,
     batch_line,

@@ -6,7 +6,7 @@ import pytest
 
 from skillwire.errors import SkillNotFound, SourceError
 from skillwire.limits import Limits
-from skillwire.skill.uris import parse_uri
+from skillwire.skill import parse_uri
 from skillwire.sources.command_files import CommandFiles
 from trees import assert_serves_what_it_lists, write
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.skill.uris import SkillUri
-from skillwire.sources.conflicts import resolve_conflicts
+from skillwire.skill import SkillUri
+from skillwire.sources.base import resolve_conflicts
 
 
 def uri(path: str) -> SkillUri:

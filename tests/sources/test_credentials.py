@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import SkillNotFound
-from skillwire.skill.uris import SkillUri
-from skillwire.sources.directory.rescan import concerns_skills
-from skillwire.sources.directory.roots import parse_root
+from skillwire.skill import SkillUri
+from skillwire.sources.directory.files import parse_root
+from skillwire.sources.directory.scan import concerns_skills
 from trees import paths_of, scanned, write, write_skill
 
 pytestmark = pytest.mark.anyio

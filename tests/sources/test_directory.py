@@ -12,13 +12,11 @@ import anyio
 import pytest
 
 from skillwire import DirectorySource, Limits, SkillNotFound, SourceError
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri
+from skillwire.skill import SkillEntry, SkillUri, digest_of
+from skillwire.sources import Root
 from skillwire.sources.directory import builder
 from skillwire.sources.directory import source as directory
 from skillwire.sources.directory.files import HashedFile, hash_file
-from skillwire.sources.directory.roots import Root
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

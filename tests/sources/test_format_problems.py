@@ -8,9 +8,8 @@ import pytest
 
 from skillwire import DirectorySource
 from skillwire.issues import Severity
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.uris import SkillUri
-from skillwire.trust.verify import check_entry
+from skillwire.skill import SkillUri, parse_skill_md
+from skillwire.trust import check_entry
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -217,3 +216,11 @@ async def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a/other.txt", b"x")
     await source.rescan()
     assert rules_of(source.problems()) == ["git-lfs-pointer"]
+
+
+def test_skills_that_codex_brings_along_are_not_the_users_own(tmp_path: Path) -> None:
+    write_skill(tmp_path / "mine")
+    write_skill(tmp_path / ".system/imagegen")
+    assert [entry.name for entry in scanned([tmp_path], local=True).snapshot.entries] == ["mine"]
+    served = scanned([tmp_path]).snapshot.entries
+    assert sorted(entry.name for entry in served) == ["imagegen", "mine"]

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from skillwire import DYNAMIC, FormatError, FunctionSource, SkillNotFound, SourceError
-from skillwire.skill.uris import SkillUri
+from skillwire.skill import SkillUri
 from trees import assert_serves_what_it_lists, skill_md
 
 pytestmark = pytest.mark.anyio

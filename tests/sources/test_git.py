@@ -18,9 +18,9 @@ import pytest
 from install.workspaces import write_skill
 from skillwire.errors import FormatError, LimitExceeded, SourceError
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.entries import DYNAMIC
+from skillwire.skill import DYNAMIC
+from skillwire.sources import Reference, SourceKind, parse_reference
 from skillwire.sources.git import fetch_tree, git_environment, resolve_commit
-from skillwire.sources.reference import Reference, SourceKind, parse_reference
 from skillwire.sources.remote import RemoteSource
 
 
@@ -186,7 +186,14 @@ def test_a_path_that_could_leave_a_folder_is_refused(repository: Repository) -> 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "setting", ["protocol.allow=never", "credential.helper=", "core.hooksPath=/dev/null"]
+    "setting",
+    [
+        "protocol.allow=never",
+        "credential.helper=",
+        "core.hooksPath=/dev/null",
+        "fetch.fsckObjects=true",
+        "http.followRedirects=false",
+    ],
 )
 def test_every_call_of_git_has_the_settings_that_keep_it_from_running_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
@@ -298,6 +305,95 @@ def test_a_password_comes_from_netrc_and_is_asked_for_nowhere_else(
             assert "pdf/SKILL.md" in {file.path for file in tree.files}
             with pytest.raises(FormatError, match=r"use \.netrc"):
                 parse_reference("git+https://me:open-sesame@git.example/skills")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.process
+def test_objects_that_are_not_well_formed_are_refused_when_they_arrive(repository: Repository) -> None:
+    """A commit without an author: `git fsck` refuses it, and nothing else would."""
+    repository.commit()
+    tree = repository.git("rev-parse", "HEAD^{tree}")
+    file = repository.folder.parent / "commit"
+    file.write_text(f"tree {tree}\ncommitter a <a@b.c> 1700000000 +0000\n\nx\n")
+    bad = repository.git("hash-object", "-t", "commit", "--literally", "-w", str(file))
+    repository.git("update-ref", "refs/heads/bad", bad)
+    with pytest.raises(SourceError, match="git could not read"):
+        fetch_tree(repository.reference("#bad"))
+
+
+@pytest.mark.process
+def test_a_tree_with_too_many_paths_is_cut_off(repository: Repository) -> None:
+    repository.commit()
+    limits = replace(DEFAULT_LIMITS, repository_paths=4)
+    with pytest.raises(LimitExceeded, match="more than 4 paths"):
+        fetch_tree(repository.reference(), limits=limits)
+    # Only the folder that is named counts.
+    assert len(fetch_tree(repository.reference("#main:other"), limits=limits).files) == 1
+    with pytest.raises(LimitExceeded, match="at most 2 files"):
+        fetch_tree(repository.reference(), limits=replace(DEFAULT_LIMITS, repository_files=2))
+
+
+@pytest.mark.process
+def test_content_that_unpacks_to_far_more_than_was_sent_is_not_read(repository: Repository) -> None:
+    (repository.folder / "skills/pdf/zeros.bin").write_bytes(bytes(40_000_000))
+    repository.commit()
+    with pytest.raises(LimitExceeded, match="5 files and 40,0"):
+        fetch_tree(repository.reference())
+
+
+@pytest.mark.process
+def test_the_same_content_is_read_once(repository: Repository) -> None:
+    for number in range(20):
+        write_skill(repository.folder / "many", f"skill-{number}", {"LICENSE": "the same"})
+    repository.commit()
+    tree = fetch_tree(repository.reference("#main:many"))
+    assert len({id(file.data) for file in tree.files if file.path.endswith("LICENSE")}) == 1
+
+
+class RedirectingGit(GitOverHttp):
+    """A server that sends whoever asks for one path to another one."""
+
+    moved: ClassVar[dict[str, str]]
+
+    def do_GET(self) -> None:
+        path, mark, query = self.path.partition("?")
+        repository, _, rest = path.removeprefix("/").partition("/")
+        self.asked.append(repository)
+        if repository in self.moved:
+            self.send_response(301)
+            self.send_header("Location", f"{self.moved[repository]}/{rest}{mark}{query}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.headers["Authorization"] = f"Basic {b64encode(b'me:open-sesame').decode()}"
+        self.path = self.path.replace("repository.git", "repository")
+        super().do_GET()
+
+    do_POST = do_GET  # noqa: N815 - the name that the server calls
+
+
+@pytest.mark.process
+def test_a_repository_is_found_by_the_name_with_git_and_no_redirect_is_followed(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit("v1")
+    monkeypatch.setattr(GitOverHttp, "project_root", tmp_path, raising=False)
+    monkeypatch.setattr(GitOverHttp, "asked", [], raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), RedirectingGit) as server:
+        here = f"http://127.0.0.1:{server.server_port}"
+        moved = {"repository": f"{here}/elsewhere", "other": f"{here}/repository.git"}
+        moved["other.git"] = moved["other"]
+        monkeypatch.setattr(RedirectingGit, "moved", moved, raising=False)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            tree = fetch_tree(parse_reference(f"git+{here}/repository#v1:skills"))
+            assert "pdf/SKILL.md" in {file.path for file in tree.files}
+            with pytest.raises(SourceError, match="redirects to another address, which is not followed"):
+                fetch_tree(parse_reference(f"git+{here}/other#v1:skills"))
+            assert "elsewhere" not in GitOverHttp.asked
         finally:
             server.shutdown()
             thread.join()

@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from skillwire import DirectorySource
-from skillwire.skill.uris import SkillUri
-from skillwire.sources.directory.roots import Reach, Root, find_reach
+from skillwire.skill import SkillUri
+from skillwire.sources import Root
+from skillwire.sources.directory.files import Reach, find_reach
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, write, write_skill
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ import pytest
 
 from skillwire.errors import FormatError, LimitExceeded, RequestRefused, SkillNotFound, SourceError
 from skillwire.limits import Limits
-from skillwire.skill.uris import parse_uri
+from skillwire.skill import parse_uri
 from skillwire.sources.mcp import McpSource
-from skillwire.wire.declaration import Declaration
+from skillwire.wire import Declaration
 
 pytestmark = pytest.mark.anyio
 

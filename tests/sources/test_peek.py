@@ -4,12 +4,11 @@ import pytest
 
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.dialects import Dialect
-from skillwire.skill.entries import SkillEntry
-from skillwire.sources.peek import peeked, with_peeks
+from skillwire.skill import Dialect, SkillEntry
+from skillwire.sources.mcp import peeked, with_peeks
+from skillwire.wire import LegacyListing, ListedResource
 from skillwire.wire.index import parse_index
-from skillwire.wire.legacy import LegacyListing
-from skillwire.wire.scan import ListedResource, scanned_entry
+from skillwire.wire.legacy_resources import scanned_entry
 
 pytestmark = pytest.mark.anyio
 

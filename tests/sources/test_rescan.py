@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from skillwire import DirectorySource
-from skillwire.sources.directory.files import OpenDirectory
-from skillwire.sources.directory.rescan import concerns_skills, starts_for
-from skillwire.sources.directory.roots import parse_root
+from skillwire.sources.directory.files import OpenDirectory, parse_root
+from skillwire.sources.directory.scan import concerns_skills, starts_for
 from trees import assert_serves_what_it_lists, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

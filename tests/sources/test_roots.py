@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillwire import SourceError
-from skillwire.sources.directory.roots import Root, parse_root
+from skillwire.sources import Root
+from skillwire.sources.directory.files import parse_root
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import SkillwireError
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC
-from skillwire.skill.uris import SkillUri
+from skillwire.skill import DYNAMIC, SkillUri, digest_of
 from skillwire.sources.directory.files import OpenDirectory, hash_file, read_head
 from trees import scanned, write, write_skill
 

@@ -23,12 +23,11 @@ from hypothesis import strategies as st
 from properties import examples
 from skillwire import DirectorySource
 from skillwire.limits import Limits
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import SkillUri
+from skillwire.skill import SkillUri, digest_of
 from skillwire.sources.directory import builder, files
-from skillwire.sources.directory import scan_cache as index_module
+from skillwire.sources.directory import cache as cache_module
+from skillwire.sources.directory.cache import decode_line, encode_line, scan_caches_in
 from skillwire.sources.directory.files import HashedFile, hash_file
-from skillwire.sources.directory.scan_cache import decode_line, encode_line, scan_caches_in
 from trees import assert_serves_what_it_lists, scanned, skill_md, write, write_skill
 
 A = SkillUri("skill://a/SKILL.md")
@@ -335,7 +334,7 @@ async def test_a_wrong_digest_is_corrected_by_the_first_read(root: Path, kept: P
     wrong = tuple(replace(file, digest=digest_of(b"wrong")) for file in skill.resources)
     lying = replace(skill, entry=replace(skill.entry, resources=wrong))
     source.snapshot.skills[A] = lying
-    index = index_module.ScanCache(kept, source.roots)
+    index = cache_module.ScanCache(kept, source.roots)
     index.close()
     index.save(source.snapshot)
 
@@ -391,13 +390,13 @@ def test_a_scan_cache_is_saved_while_a_block_lasts(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = threading.Event()
-    save = index_module.ScanCache.save
+    save = cache_module.ScanCache.save
 
     def tell(*arguments: Any) -> None:
         save(*arguments)
         saved.set()
 
-    monkeypatch.setattr(index_module.ScanCache, "save", tell)
+    monkeypatch.setattr(cache_module.ScanCache, "save", tell)
     with scanned([root], cache_directory=kept).saving_cache(after=0):
         assert saved.wait(10)
         assert index_in(kept)
@@ -407,14 +406,14 @@ def test_the_end_of_a_block_waits_for_a_scan_cache_that_is_being_saved(
     root: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, may_end = threading.Event(), threading.Event()
-    save = index_module.ScanCache.save
+    save = cache_module.ScanCache.save
 
     def slowly(*arguments: Any) -> None:
         began.set()
         may_end.wait(10)
         save(*arguments)
 
-    monkeypatch.setattr(index_module.ScanCache, "save", slowly)
+    monkeypatch.setattr(cache_module.ScanCache, "save", slowly)
     with scanned([root], cache_directory=kept).saving_cache(after=0):
         assert began.wait(10)
         threading.Timer(0.01, may_end.set).start()
@@ -569,7 +568,7 @@ def test_a_scan_cache_that_cannot_be_read_further_is_ignored(
     def fail(*_: object) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(index_module.ScanCache, "_line", fail)
+    monkeypatch.setattr(cache_module.ScanCache, "_line", fail)
     expect_a_scan_without(start(root, kept=kept))
 
 
@@ -734,6 +733,6 @@ def test_of_too_many_scan_caches_those_used_last_stay(root: Path, kept: Path) ->
     for number in range(5):
         write(kept / f"{number}.index", b"")
         age(kept / f"{number}.index", days=number + 1)
-    start(root, kept=kept, limits=Limits(indexes=3))
+    start(root, kept=kept, limits=Limits(scan_caches=3))
     assert len(list(scan_caches_in(kept))) == 3
     assert {"0.index", "1.index"} < {path.name for path in kept.iterdir()}

@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from skillwire.sources.directory.scan_cache import scan_cache_directory
+from skillwire.sources import scan_cache_directory
 
 
 @pytest.mark.parametrize("cache", ["/caches", " ", "", None])
@@ -21,13 +21,13 @@ def test_the_folder_is_in_the_cache_that_platformdirs_finds(
     else:
         monkeypatch.setenv("XDG_CACHE_HOME", cache)
     expected = platformdirs.user_cache_dir("skillwire", appauthor=False)
-    assert scan_cache_directory() == Path(expected) / "indexes"
+    assert scan_cache_directory() == Path(expected) / "scans"
 
 
 def test_other_systems_are_asked_through_platformdirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "other")
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda app, appauthor: f"/of/{app}")
-    assert scan_cache_directory() == Path("/of/skillwire/indexes")
+    assert scan_cache_directory() == Path("/of/skillwire/scans")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a cache is not named by a variable")

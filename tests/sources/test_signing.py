@@ -12,17 +12,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from publishers import authority, new_key, signer
 from skillwire.errors import FormatError, SourceError
-from skillwire.sources.directory.signing import (
+from skillwire.sources import load_private_key
+from skillwire.sources.directory.authoring import (
     check_folder,
     load_chain,
-    load_private_key,
     new_key_pair,
     read_folder,
     sign_folder,
 )
-from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import SignatureState
+from skillwire.trust import MAX_BUNDLE_BYTES, SIGNATURE_FILE, Publisher, SignatureState
 
 NOW = datetime.now(UTC)
 
@@ -121,4 +119,4 @@ def test_a_signature_file_without_end_is_read_no_further_than_the_limit(folder: 
     with (folder / SIGNATURE_FILE).open("wb") as file:
         file.truncate(MAX_BUNDLE_BYTES * 3)
     verdict = check_folder(read_folder(folder), [], now=NOW)
-    assert "more than" in verdict.reason
+    assert "at most 1,048,576 are read" in verdict.reason

@@ -13,10 +13,9 @@ import pytest
 
 from skillwire import DirectorySource, LimitExceeded, Limits, SourceError
 from skillwire.issues import Issue
-from skillwire.skill.uris import SkillUri
+from skillwire.skill import SkillUri
 from skillwire.sources.directory import builder
-from skillwire.sources.directory.files import hash_file
-from skillwire.sources.directory.roots import parse_root
+from skillwire.sources.directory.files import hash_file, parse_root
 from skillwire.sources.directory.walk import FoundSkill, Walk
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill
 

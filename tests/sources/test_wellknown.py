@@ -15,11 +15,9 @@ import pytest
 from install.samples import skill_md
 from skillwire.errors import DigestMismatch, FormatError, LimitExceeded, SkillNotFound, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import parse_uri
-from skillwire.sources.archive import ArchiveFile, write_tar_gz
-from skillwire.sources.base import Change
-from skillwire.sources.reference import Reference, parse_reference
+from skillwire.net import ArchiveFile, write_tar_gz
+from skillwire.skill import digest_of, parse_uri
+from skillwire.sources import Change, Reference, parse_reference
 from skillwire.sources.remote import RemoteSource, remote_reference
 from skillwire.sources.wellknown import (
     SCHEMA,
@@ -82,8 +80,8 @@ async def test_archives_and_texts_are_fetched_and_verified() -> None:
     assert notes.files == (ArchiveFile("SKILL.md", TEXT),)
     one = await fetch_site(parse_reference("https://example.org#pdf"), client=site(PAGES))
     assert [skill.entry.name for skill in one.skills] == ["pdf"]
-    assert await fetch_artifact(pdf.entry.url, pdf.digest, client=site(PAGES)) == pdf.files
-    assert await fetch_artifact(notes.entry.url, notes.digest, client=site(PAGES)) == notes.files
+    assert await fetch_artifact(pdf.entry.url, pdf.digest, index=URL, client=site(PAGES)) == pdf.files
+    assert await fetch_artifact(notes.entry.url, notes.digest, index=URL, client=site(PAGES)) == notes.files
 
 
 async def test_a_digest_that_matches_no_file_affects_only_that_skill() -> None:
@@ -103,6 +101,26 @@ async def test_the_older_path_and_the_older_version_are_read() -> None:
     pages = {base + "index.json": older, base + "pdf/SKILL.md": skill_md("pdf"), base + "pdf/a/b.md": b"b"}
     [skill] = (await fetch_site(SITE, client=site(pages))).skills
     assert [file.path for file in skill.files] == ["SKILL.md", "a/b.md"]
+
+
+def test_a_skill_of_the_older_version_with_too_many_files_costs_itself() -> None:
+    small = replace(DEFAULT_LIMITS, files_per_skill=2)
+    rows = [
+        {"name": "pdf", "description": "x", "files": ["SKILL.md", "a.md", "b.md"]},
+        {"name": "notes", "description": "x", "files": ["SKILL.md", "a.md"]},
+    ]
+    read = parse_site_index(json.dumps({"skills": rows}).encode(), URL, limits=small)
+    assert [entry.name for entry in read.entries] == ["notes"]
+    assert "lists more than 2 files" in read.issues[0].message
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.1/x", "http://example.org/x", "file:///etc/passwd"])
+async def test_a_pinned_artifact_is_fetched_only_from_where_its_index_may_lead(url: str) -> None:
+    client = site({url: ARCHIVE})
+    with pytest.raises(SourceError, match=r"private network|less secure|not the URL of a web site"):
+        await fetch_artifact(url, digest_of(ARCHIVE), index=URL, client=client)
+    elsewhere = "https://cdn.example.com/x"
+    assert await fetch_artifact(elsewhere, digest_of(ARCHIVE), index=URL, client=site({elsewhere: ARCHIVE}))
 
 
 @pytest.mark.parametrize("path", ["../evil.md", "/evil.md", "a\\evil.md", "a/../../evil.md"])
@@ -151,12 +169,50 @@ def test_an_invalid_entry_affects_only_itself(changes: dict[str, object]) -> Non
 
 
 async def test_caps_act_while_an_answer_arrives() -> None:
+    small = replace(DEFAULT_LIMITS, document_bytes=100)
+    with pytest.raises(LimitExceeded):
+        await fetch_index(SITE, limits=small, client=site(PAGES))
     small = replace(DEFAULT_LIMITS, archive_bytes=100)
     pages = {**PAGES, BASE + "pdf.tar.gz": b"x" * 101}
-    with pytest.raises(LimitExceeded):
-        await fetch_index(SITE, limits=small, client=site(pages))
-    with pytest.raises(LimitExceeded, match="name one of them"):
-        await fetch_index(SITE, limits=replace(DEFAULT_LIMITS, site_skills=1), client=site(PAGES))
+    [(name, error)] = (await fetch_site(SITE, names=["pdf"], limits=small, client=site(pages))).failures
+    assert name == "pdf"
+    assert isinstance(error, LimitExceeded)
+
+
+async def test_an_index_is_cut_after_its_limit_with_one_remark() -> None:
+    rows = [row(name=f"skill-{number}") for number in range(50)]
+    limits = replace(DEFAULT_LIMITS, site_skills=10)
+    read = parse_site_index(index(*rows), URL, limits=limits)
+    assert [entry.name for entry in read.entries] == [f"skill-{number}" for number in range(10)]
+    [remark] = read.issues
+    assert "lists 50 skills, and only the first 10 are read" in remark.message
+    named = parse_site_index(index(*rows), URL, wanted=["skill-49"], limits=limits)
+    assert named.entries[-1].name == "skill-49"
+    bad = parse_site_index(index(*[{}] * 50), URL, limits=limits)
+    assert len(bad.issues) == 11
+
+
+async def test_a_named_skill_is_found_behind_the_limit() -> None:
+    rows = [row(name=f"skill-{number}") for number in range(3)] + [row()]
+    pages = {**PAGES, URL: index(*rows)}
+    limits = replace(DEFAULT_LIMITS, site_skills=1)
+    [skill] = (
+        await fetch_site(parse_reference("https://example.org#pdf"), limits=limits, client=site(pages))
+    ).skills
+    assert skill.entry.name == "pdf"
+
+
+async def test_an_artifact_may_come_from_another_public_host_and_only_pinned() -> None:
+    pages = {
+        **PAGES,
+        BASE + "pdf.tar.gz": moved("https://cdn.example.com/x"),
+        "https://cdn.example.com/x": ARCHIVE,
+    }
+    [skill] = (await fetch_site(SITE, names=["pdf"], client=site(pages))).skills
+    assert skill.digest == digest_of(ARCHIVE)
+    pages[BASE + "pdf.tar.gz"] = moved("https://10.0.0.1/x")
+    [(_, error)] = (await fetch_site(SITE, names=["pdf"], client=site(pages))).failures
+    assert "private network" in str(error)
 
 
 def moved(location: str) -> Callable[[], httpx2.Response]:
@@ -166,12 +222,18 @@ def moved(location: str) -> Callable[[], httpx2.Response]:
 async def test_redirects_are_followed_as_far_as_they_are_safe() -> None:
     pages = {
         **PAGES,
-        URL: moved("https://other.example/index.json"),
-        "https://other.example/index.json": PAGES[URL],
+        URL: moved("https://example.org/index.json"),
+        "https://example.org/index.json": PAGES[URL],
     }
     assert (await fetch_index(SITE, client=site(pages)))[1].entries
-    for location in ("http://example.org/x", "file:///etc/passwd", "https://me:pass@example.org/x"):
-        with pytest.raises(SourceError, match="which is not followed"):
+    for location in (
+        "http://example.org/x",
+        "file:///etc/passwd",
+        "https://me:pass@example.org/x",
+        "https://127.0.0.1/x",
+        "https://other.example/index.json",
+    ):
+        with pytest.raises(SourceError, match="it is not followed"):
             await fetch_index(SITE, client=site({URL: moved(location)}))
     with pytest.raises(SourceError, match="redirects more than"):
         await fetch_index(SITE, client=site({URL: moved(URL)}))

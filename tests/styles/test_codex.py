@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from simulator import Simulator, make_host, opened
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import EventKind
+from skillwire.host import EventKind, ServerConfig
 from skillwire.host.styles.codex import STYLE, mention, mentioned
 from skillwire.limits import DEFAULT_LIMITS
 from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, context, entry, gallery, names, registry
@@ -84,7 +83,7 @@ async def test_c3_the_file_decides_and_the_index_is_advisory(tmp_path: Path) -> 
 
 @pytest.mark.requirement("VER-5")
 async def test_c3_where_a_dialect_has_no_metadata_the_file_is_peeked_at(tmp_path: Path) -> None:
-    from skillwire.skill.digests import digest_of
+    from skillwire.skill import digest_of
 
     data = b"---\nname: refunds\ndescription: In the file.\n---\nBody.\n"
     sim = Simulator(declare=None)

@@ -13,9 +13,8 @@ import pytest
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourcesListChanged
 
-from simulator import Simulator, opened
-from skillwire.catalog.registry import RegisteredSkill
-from skillwire.catalog.selection import EVERYTHING
+from simulator import Simulator, opened, unreachable
+from skillwire.catalog import EVERYTHING, RegisteredSkill
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -23,16 +22,12 @@ from skillwire.errors import (
     LimitExceeded,
     SkillNotFound,
 )
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import EventKind
-from skillwire.host.host import SkillHost
-from skillwire.host.state import Switches
+from skillwire.host import EventKind, ServerConfig, SkillHost, Switches
+from skillwire.host.styles.base import collision_lines, owner_of
 from skillwire.host.styles.gemini import STYLE, confirmation, tag
-from skillwire.host.styles.ranks import collision_lines
-from skillwire.host.styles.uris import owner_of
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.approval import FileChange, Reason
+from skillwire.skill import SkillResource, SkillUri, digest_of, parse_uri
+from skillwire.trust import FileChange, Reason
 from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, context, entry, loaded, names, registry
 from trees import write_skill
 
@@ -140,7 +135,7 @@ async def test_g3_a_server_that_disconnects_leaves_an_empty_slot(tmp_path: Path)
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         await host.admin.approve(await host.find("refunds"))
-    gone = ServerConfig(command=("no-such-command",), connect_seconds=1)
+    gone = unreachable()
     async with opened(tmp_path, host_options=GEMINI, demo=gone) as host:
         assert host.skills() == ()
     # The default style keeps in sight what was approved.
@@ -191,7 +186,7 @@ async def test_g5_a_name_that_drifts_is_refused(tmp_path: Path, dialect: str) ->
     sim = index_server(indexed("refunds")) if dialect == "index" else Simulator(declare=None)
     sim.resources["skill://refunds/SKILL.md"] = drifted
     if dialect == "manifest":
-        from skillwire.skill.digests import digest_of
+        from skillwire.skill import digest_of
 
         files = [{"path": "SKILL.md", "size": len(drifted), "hash": digest_of(drifted)}]
         sim.resources["skill://refunds/_manifest"] = json.dumps({"skill": "refunds", "files": files}).encode()
@@ -333,6 +328,7 @@ async def test_g9_a_change_that_a_2026_server_tells_of_is_listed_at_once(tmp_pat
 @dataclass(frozen=True)
 class Asked:
     skill: RegisteredSkill
+    files: tuple[SkillResource, ...] = ()
     reason: Reason = Reason.NEW
     changes: tuple[FileChange, ...] = ()
     nested: bool = True
@@ -345,12 +341,18 @@ def test_g10_lists_tag_servers_and_a_question_cannot_be_spoofed() -> None:
     (local,) = registry(STYLE, {PROJECT: [entry()]}).skills()
     assert (tag(skill), tag(local)) == ("[mcp:evil]", "")
     assert "Skills:\n- refunds [mcp:evil] Helps." in STYLE.server_view(EVIL, [skill, local], DEFAULT_LIMITS)
-    text = confirmation(Asked(skill))
+    files = (
+        SkillResource(skill.uri, digest_of(b"a"), 1),
+        SkillResource(SkillUri(f"{skill.uri.removesuffix('SKILL.md')}**b**.md"), digest_of(b"b"), 1),
+    )
+    text = confirmation(Asked(skill, files))
     assert text.startswith("Activate **refunds** from **mcp\\:evil**?")
     assert "\\*\\*trusted\\*\\*" in text
     assert "\\[ok\\]\\(http\\://x\\)" in text
     assert "<" not in text
-    assert len(text.split("\n\n")) == 6
+    assert "\\*\\*b\\*\\*\\.md" in text
+    assert len(text.split("\n\n")) == 8
+    assert confirmation(Asked(skill, files[1:])).startswith("Read **")
 
 
 async def test_a_local_skill_is_known_by_its_path_and_no_server_is_asked_for_it(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.host.styles.base import Style
-from skillwire.trust.verify import verify_file
+from skillwire.host import Style
+from skillwire.trust import verify_file
 from style_gallery import (
     DEMO,
     EVIL,

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from simulator import Simulator, make_host, opened
+from simulator import Simulator, make_host, opened, unreachable
 from skillwire.errors import FormatError, SkillNotFound
-from skillwire.host.config.server import ServerConfig
+from skillwire.host import ServerConfig
 from skillwire.host.styles import goose
+from skillwire.host.styles.base import file_refusal
 from skillwire.host.styles.goose import STYLE, Target, target
-from skillwire.host.styles.uris import file_refusal
-from skillwire.trust.approval import Grants
-from skillwire.trust.guards import looks_like_uri
+from skillwire.trust import Grants, looks_like_uri
 from style_gallery import DEMO, EVIL, PROJECT, context, entry, gallery, loaded, names, registry
 from trees import write_skill
 
@@ -46,13 +45,14 @@ async def test_o1_every_server_is_asked_for_an_index_and_errors_do_no_harm(tmp_p
     assert "resources/read" in asked
 
 
+@pytest.mark.slow
 async def test_o1_a_listing_has_five_seconds(tmp_path: Path) -> None:
     assert STYLE.listing_seconds == 5
     sim, good = Simulator(), Simulator()
     sim.never_answer("skills/list")
     good.skill("refunds")
-    hasty = {**GOOSE, "style": replace(STYLE, listing_seconds=0.05)}
-    async with opened(tmp_path, host_options=hasty, demo=sim, good=good) as host:
+    # All of the five seconds: the good server has to answer within them, on a busy machine too.
+    async with opened(tmp_path, host_options=GOOSE, demo=sim, good=good) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
         assert any("listing_seconds" in event.message for event in host.log.events_so_far())
 
@@ -63,8 +63,7 @@ async def test_o1_what_was_found_goes_with_the_connection(tmp_path: Path) -> Non
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GOOSE, demo=sim) as host:
         await host.load("refunds")
-    gone = ServerConfig(command=("no-such-command",), connect_seconds=1)
-    async with opened(tmp_path, host_options=GOOSE, demo=gone) as host:
+    async with opened(tmp_path, host_options=GOOSE, demo=unreachable()) as host:
         assert host.skills() == ()
 
 
@@ -95,7 +94,7 @@ def test_o3_local_keeps_its_name_and_servers_are_prefixed() -> None:
 
 
 def test_o3_prefixes_that_collide_are_distinguished() -> None:
-    from skillwire.trust.origin import Origin
+    from skillwire.trust import Origin
 
     a, ab = Origin.mcp("a"), Origin.mcp("a__b")
     made = registry(

@@ -10,9 +10,7 @@ import pytest
 
 from simulator import Simulator, agree, call, make_host, opened
 from skillwire.errors import SkillwireError
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.events import EventKind
-from skillwire.host.host import SkillHost
+from skillwire.host import EventKind, ServerConfig, SkillHost
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio

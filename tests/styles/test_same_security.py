@@ -17,9 +17,8 @@ from skillwire.errors import (
     SkillwireError,
     UnlistedFile,
 )
-from skillwire.host.styles.base import Style
-from skillwire.trust.approval import Policy
-from skillwire.trust.origin import Origin
+from skillwire.host import Style
+from skillwire.trust import ApprovalMode, Origin
 from style_gallery import HOSTILE_BODY, HOSTILE_DESCRIPTION, every_style
 from trees import write_skill
 
@@ -143,7 +142,7 @@ async def test_a_policy_of_never_holds_for_an_index_too(style: Style, tmp_path: 
     entry = {"type": "skill-md", "name": "refunds", "description": "x", "url": "skill://refunds/SKILL.md"}
     sim.resources["skill://index.json"] = json.dumps({"skills": [entry]}).encode()
     sim.resources["skill://refunds/SKILL.md"] = b"---\nname: refunds\ndescription: x\n---\nBody.\n"
-    config = {"approval": Policy.NEVER}
+    config = {"approval": ApprovalMode.NEVER}
     async with opened(tmp_path, host_options=options(style), config=config, evil=sim) as host:
         with pytest.raises(ApprovalRequired):
             await host.load(handles(host)["refunds"])

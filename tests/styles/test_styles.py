@@ -10,9 +10,8 @@ import pytest
 import skillwire
 from simulator import make_host
 from skillwire.errors import SourceError
+from skillwire.host import SPEC_TOOLS, Style
 from skillwire.host.styles import all_styles, find_style
-from skillwire.host.styles.base import Style
-from skillwire.host.styles.spec import SPEC_TOOLS
 from skillwire.host.styles.table import style_table
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from style_gallery import every_style

@@ -7,18 +7,13 @@ from pathlib import Path
 import pytest
 
 from simulator import Simulator, make_host, opened
-from skillwire.catalog.selection import EVERYTHING
-from skillwire.host.config.file import load_config
-from skillwire.host.directories import LocalDirectory
-from skillwire.host.events import EventKind
-from skillwire.host.host import SkillHost
+from skillwire.catalog import EVERYTHING
+from skillwire.host import EventKind, Layer, LocalDirectory, SkillHost, load_config
 from skillwire.host.styles import all_styles
-from skillwire.host.styles.fields import glob_matches, typed_fields
-from skillwire.host.styles.ranks import Layer
+from skillwire.host.styles.base import glob_matches, typed_fields
 from skillwire.host.styles.wayland import STYLE, virtual_path
-from skillwire.skill.dialects import Dialect
-from skillwire.trust.approval import Policy
-from skillwire.trust.origin import Origin
+from skillwire.skill import Dialect
+from skillwire.trust import ApprovalMode, Origin
 from style_gallery import (
     BUNDLED,
     COMMANDS,
@@ -70,7 +65,7 @@ async def test_w1_resources_with_the_scheme_are_listed_and_peeked_at(tmp_path: P
         # A peek is no load: nothing is held, cached or approved.
         assert host.active() == ()
         assert [*host.admin.cache.files()] == []
-        assert [*host.admin.approvals.all(Origin.mcp("demo"))] == []
+        assert [*host.admin.approvals.approved(Origin.mcp("demo"))] == []
     assert sim.read_uris() == ["skill://index.json", "skill://db/migrate"]
 
 
@@ -92,7 +87,7 @@ async def test_w1_the_default_style_takes_no_bare_resource_and_peeks_at_nothing(
 
 
 async def test_w1_nothing_is_peeked_at_that_the_user_keeps_out(tmp_path: Path) -> None:
-    for config in ({"approval": Policy.NEVER}, {"selection": EVERYTHING.narrowed(exclude=["migrate"])}):
+    for config in ({"approval": ApprovalMode.NEVER}, {"selection": EVERYTHING.narrowed(exclude=["migrate"])}):
         sim = bare()
         sim.resources = {"skill://db/migrate": SKILL}
         async with opened(tmp_path, host_options=wayland(), config=config, demo=sim):

@@ -12,25 +12,33 @@ from hypothesis import strategies as st
 
 from sample_entries import DEMO, LOCAL, OTHER, checked, read
 from skillwire.errors import ApprovalRequired
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri
-from skillwire.trust.admission import Act, Allowed, Ask, Candidate, Decision, Denied, admit, require
-from skillwire.trust.approval import (
+from skillwire.skill import SkillEntry, SkillUri
+from skillwire.trust import (
     ALL_GRANTS,
     NO_GRANTS,
+    UNSIGNED,
+    Act,
+    Allowed,
     Approval,
+    ApprovalMode,
+    Ask,
+    Candidate,
     ChangeKind,
+    Decision,
+    Denied,
     FileChange,
     Grants,
-    Policy,
+    Origin,
     Reason,
     ResourceSet,
+    SignatureState,
+    SignatureVerdict,
+    admit,
     approve,
+    require,
     resource_set,
     seen_set,
 )
-from skillwire.trust.origin import Origin
-from skillwire.trust.signatures import UNSIGNED, SignatureState, SignatureVerdict
 
 TOOLS = Grants(allowed_tools=True)
 ENTRY = checked(files={"a.md": b"a", "b.md": b"b"})
@@ -50,22 +58,22 @@ CHANGES = (
 def decide(
     entry: SkillEntry,
     origin: Origin,
-    policy: Policy,
+    policy: ApprovalMode,
     approval: Approval | None,
     *,
     nested: bool,
     seen: ResourceSet = frozenset(),
-    withdrawn: Approval | None = None,
+    ended: Approval | None = None,
 ) -> Decision:
     """What a load meets with when nothing is said against listing the skill."""
     candidate = Candidate(
         origin=origin,
         entry=entry,
-        policy=policy,
+        approval_mode=policy,
         approval=approval,
         nested=nested,
         seen=seen,
-        withdrawn=withdrawn,
+        ended=ended,
     )
     return admit(candidate, Act.LOAD)
 
@@ -85,7 +93,7 @@ def test_each_step_before_the_policy_keeps_a_skill_out_of_lists_and_loads(
     fact: str, origin: Origin, act: Act
 ) -> None:
     value, said = REFUSALS[fact]
-    facts = {"approval": APPROVED, "policy": Policy.ALWAYS, fact: value}
+    facts = {"approval": APPROVED, "approval_mode": ApprovalMode.ALWAYS, fact: value}
     decision = admit(Candidate(origin=origin, entry=ENTRY, **facts), act)  # pyright: ignore[reportArgumentType]
     assert isinstance(decision, Denied)
     with pytest.raises(ApprovalRequired, match=said) as caught:
@@ -104,22 +112,22 @@ def test_the_first_step_that_refuses_is_the_one_that_is_named() -> None:
         del given_facts[next(iter(given_facts))]
 
 
-@pytest.mark.parametrize("policy", Policy)
-def test_listing_needs_no_approval(policy: Policy) -> None:
-    assert admit(Candidate(origin=DEMO, entry=ENTRY, policy=policy), Act.LIST) == Allowed()
+@pytest.mark.parametrize("policy", ApprovalMode)
+def test_listing_needs_no_approval(policy: ApprovalMode) -> None:
+    assert admit(Candidate(origin=DEMO, entry=ENTRY, approval_mode=policy), Act.LIST) == Allowed()
 
 
 @pytest.mark.parametrize("origin", [DEMO, LOCAL])
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", ApprovalMode)
 @pytest.mark.parametrize("approval", [None, APPROVED])
 @pytest.mark.parametrize("declined", [False, True])
 def test_a_model_is_offered_all_but_what_is_sure_to_be_refused(
-    origin: Origin, policy: Policy, approval: Approval | None, declined: bool
+    origin: Origin, policy: ApprovalMode, approval: Approval | None, declined: bool
 ) -> None:
     known = replace(approval, origin=origin) if approval else None
-    candidate = Candidate(origin=origin, entry=ENTRY, policy=policy, approval=known, declined=declined)
+    candidate = Candidate(origin=origin, entry=ENTRY, approval_mode=policy, approval=known, declined=declined)
     offered = isinstance(admit(candidate, Act.OFFER), Allowed)
-    is_hidden = policy is Policy.NEVER or (declined and approval is None)
+    is_hidden = policy is ApprovalMode.NEVER or (declined and approval is None)
     assert offered is (origin == LOCAL or not is_hidden)
     if not offered:
         assert admit(candidate, Act.LOAD) == admit(candidate, Act.OFFER)
@@ -136,21 +144,21 @@ def test_a_skill_is_offered_before_its_signature_was_checked() -> None:
 @pytest.mark.parametrize(
     ("policy", "decision"),
     [
-        (Policy.PROMPT, Ask(Reason.CHANGED, CHANGES)),
-        (Policy.PINNED, Denied(Policy.PINNED, Reason.CHANGED, CHANGES)),
-        (Policy.ALWAYS, Allowed(NO_GRANTS)),
+        (ApprovalMode.PROMPT, Ask(Reason.CHANGED, CHANGES)),
+        (ApprovalMode.PINNED, Denied(ApprovalMode.PINNED, Reason.CHANGED, CHANGES)),
+        (ApprovalMode.ALWAYS, Allowed(NO_GRANTS)),
     ],
 )
 def test_a_revoked_approval_still_says_what_changed_and_allows_nothing(
-    policy: Policy, decision: Decision, approval: Approval | None
+    policy: ApprovalMode, decision: Decision, approval: Approval | None
 ) -> None:
-    assert decide(CHANGED, DEMO, policy, approval, nested=False, withdrawn=APPROVED) == decision
+    assert decide(CHANGED, DEMO, policy, approval, nested=False, ended=APPROVED) == decision
 
 
 @pytest.mark.requirement("SEC-6")
 def test_a_skill_that_changed_back_is_not_approved_again() -> None:
-    assert decide(ENTRY, DEMO, Policy.PROMPT, None, nested=False, withdrawn=APPROVED) == Ask(Reason.NEW)
-    dynamic = decide(DYNAMIC_ENTRY, DEMO, Policy.PROMPT, None, nested=False, withdrawn=APPROVED)
+    assert decide(ENTRY, DEMO, ApprovalMode.PROMPT, None, nested=False, ended=APPROVED) == Ask(Reason.NEW)
+    dynamic = decide(DYNAMIC_ENTRY, DEMO, ApprovalMode.PROMPT, None, nested=False, ended=APPROVED)
     assert dynamic == Ask(Reason.UNBINDABLE)
 
 
@@ -161,7 +169,7 @@ def test_a_skill_that_changed_back_is_not_approved_again() -> None:
     ids=["a file only added", "a file only removed", "a file only changed"],
 )
 def test_a_set_that_is_larger_smaller_or_other_is_not_what_was_approved(files: dict[str, bytes]) -> None:
-    decision = decide(checked(files=files), DEMO, Policy.PROMPT, APPROVED, nested=False)
+    decision = decide(checked(files=files), DEMO, ApprovalMode.PROMPT, APPROVED, nested=False)
     assert isinstance(decision, Ask)
     assert decision.reason is Reason.CHANGED
 
@@ -170,22 +178,22 @@ def test_a_set_that_is_larger_smaller_or_other_is_not_what_was_approved(files: d
 @pytest.mark.parametrize(
     ("policy", "approval", "nested", "decision"),
     [
-        (Policy.PROMPT, None, False, Ask(Reason.NEW)),
-        (Policy.PROMPT, None, True, Ask(Reason.NEW)),
-        (Policy.PROMPT, APPROVED, False, Allowed(TOOLS)),
-        (Policy.PROMPT, APPROVED, True, Allowed(TOOLS)),
-        (Policy.PINNED, None, False, Denied(Policy.PINNED, Reason.NEW)),
-        (Policy.PINNED, APPROVED, False, Allowed(TOOLS)),
-        (Policy.ALWAYS, None, False, Allowed(NO_GRANTS)),
-        (Policy.ALWAYS, None, True, Ask(Reason.NEW)),
-        (Policy.ALWAYS, APPROVED, False, Allowed(TOOLS)),
-        (Policy.ALWAYS, APPROVED, True, Allowed(TOOLS)),
-        (Policy.NEVER, None, False, Denied(Policy.NEVER, Reason.DENIED)),
-        (Policy.NEVER, APPROVED, False, Denied(Policy.NEVER, Reason.DENIED)),
+        (ApprovalMode.PROMPT, None, False, Ask(Reason.NEW)),
+        (ApprovalMode.PROMPT, None, True, Ask(Reason.NEW)),
+        (ApprovalMode.PROMPT, APPROVED, False, Allowed(TOOLS, approved=True)),
+        (ApprovalMode.PROMPT, APPROVED, True, Allowed(TOOLS, approved=True)),
+        (ApprovalMode.PINNED, None, False, Denied(ApprovalMode.PINNED, Reason.NEW)),
+        (ApprovalMode.PINNED, APPROVED, False, Allowed(TOOLS, approved=True)),
+        (ApprovalMode.ALWAYS, None, False, Allowed(NO_GRANTS)),
+        (ApprovalMode.ALWAYS, None, True, Ask(Reason.NEW)),
+        (ApprovalMode.ALWAYS, APPROVED, False, Allowed(TOOLS, approved=True)),
+        (ApprovalMode.ALWAYS, APPROVED, True, Allowed(TOOLS, approved=True)),
+        (ApprovalMode.NEVER, None, False, Denied(ApprovalMode.NEVER, Reason.DENIED)),
+        (ApprovalMode.NEVER, APPROVED, False, Denied(ApprovalMode.NEVER, Reason.DENIED)),
     ],
 )
 def test_policy_and_approval_decide_together(
-    policy: Policy, approval: Approval | None, nested: bool, decision: Allowed | Ask | Denied
+    policy: ApprovalMode, approval: Approval | None, nested: bool, decision: Allowed | Ask | Denied
 ) -> None:
     assert decide(ENTRY, DEMO, policy, approval, nested=nested) == decision
 
@@ -194,15 +202,15 @@ def test_policy_and_approval_decide_together(
 @pytest.mark.parametrize(
     ("policy", "nested", "decision"),
     [
-        (Policy.PROMPT, False, Ask(Reason.CHANGED, CHANGES)),
-        (Policy.PINNED, False, Denied(Policy.PINNED, Reason.CHANGED, CHANGES)),
-        (Policy.ALWAYS, True, Ask(Reason.CHANGED, CHANGES)),
+        (ApprovalMode.PROMPT, False, Ask(Reason.CHANGED, CHANGES)),
+        (ApprovalMode.PINNED, False, Denied(ApprovalMode.PINNED, Reason.CHANGED, CHANGES)),
+        (ApprovalMode.ALWAYS, True, Ask(Reason.CHANGED, CHANGES)),
         # The grants were for other files; the policy gives none.
-        (Policy.ALWAYS, False, Allowed(NO_GRANTS)),
+        (ApprovalMode.ALWAYS, False, Allowed(NO_GRANTS)),
     ],
 )
 def test_any_other_set_of_files_revokes_an_approval_and_says_which(
-    policy: Policy, nested: bool, decision: Allowed | Ask | Denied
+    policy: ApprovalMode, nested: bool, decision: Allowed | Ask | Denied
 ) -> None:
     assert decide(CHANGED, DEMO, policy, APPROVED, nested=nested) == decision
 
@@ -210,63 +218,63 @@ def test_any_other_set_of_files_revokes_an_approval_and_says_which(
 @pytest.mark.requirement("ENT-4", "SEC-6")
 def test_an_approval_of_another_server_or_skill_counts_for_nothing() -> None:
     elsewhere = checked("skill://acme/deep/refunds/SKILL.md")
-    assert decide(ENTRY, OTHER, Policy.PROMPT, APPROVED, nested=False) == Ask(Reason.NEW)
-    assert decide(elsewhere, DEMO, Policy.PROMPT, APPROVED, nested=False) == Ask(Reason.NEW)
+    assert decide(ENTRY, OTHER, ApprovalMode.PROMPT, APPROVED, nested=False) == Ask(Reason.NEW)
+    assert decide(elsewhere, DEMO, ApprovalMode.PROMPT, APPROVED, nested=False) == Ask(Reason.NEW)
 
 
 @pytest.mark.requirement("SEC-6")
 @pytest.mark.parametrize(
     ("policy", "approval", "seen", "decision"),
     [
-        (Policy.PROMPT, None, SEEN, Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, SESSION, SEEN, Allowed(TOOLS)),
-        (Policy.PROMPT, SESSION, frozenset(), Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, SESSION, SEEN | seen_set([read("a.md", b"rotated")]), Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, SESSION, seen_set([read("other.md", b"a")]), Ask(Reason.UNBINDABLE)),
-        (Policy.PROMPT, APPROVED, SEEN, Ask(Reason.UNBINDABLE)),
-        (Policy.PINNED, None, SEEN, Denied(Policy.PINNED, Reason.UNBINDABLE)),
-        (Policy.ALWAYS, None, SEEN, Allowed(NO_GRANTS)),
+        (ApprovalMode.PROMPT, None, SEEN, Ask(Reason.UNBINDABLE)),
+        (ApprovalMode.PROMPT, SESSION, SEEN, Allowed(TOOLS, approved=True)),
+        (ApprovalMode.PROMPT, SESSION, frozenset(), Ask(Reason.UNBINDABLE)),
+        (ApprovalMode.PROMPT, SESSION, SEEN | seen_set([read("a.md", b"rotated")]), Ask(Reason.UNBINDABLE)),
+        (ApprovalMode.PROMPT, SESSION, seen_set([read("other.md", b"a")]), Ask(Reason.UNBINDABLE)),
+        (ApprovalMode.PROMPT, APPROVED, SEEN, Ask(Reason.UNBINDABLE)),
+        (ApprovalMode.PINNED, None, SEEN, Denied(ApprovalMode.PINNED, Reason.UNBINDABLE)),
+        (ApprovalMode.ALWAYS, None, SEEN, Allowed(NO_GRANTS)),
     ],
 )
 def test_a_dynamic_skill_is_approved_only_for_what_was_seen(
-    policy: Policy, approval: Approval | None, seen: ResourceSet, decision: Allowed | Ask | Denied
+    policy: ApprovalMode, approval: Approval | None, seen: ResourceSet, decision: Allowed | Ask | Denied
 ) -> None:
     assert decide(DYNAMIC_ENTRY, DEMO, policy, approval, nested=False, seen=seen) == decision
 
 
 def test_an_approval_for_a_session_ends_when_the_skill_lists_its_files() -> None:
     session = approve(DYNAMIC_ENTRY, DEMO, seen=resource_set(ENTRY))
-    decision = decide(ENTRY, DEMO, Policy.PROMPT, session, nested=False)
+    decision = decide(ENTRY, DEMO, ApprovalMode.PROMPT, session, nested=False)
     assert decision == Ask(Reason.CHANGED)
     with pytest.raises(ApprovalRequired, match="now with a fixed list of files"):
         require(decision, ENTRY.uri, DEMO)
 
 
 def test_the_users_own_skills_need_no_approval_and_are_granted_nothing_by_themselves() -> None:
-    for policy, nested, entry in product(Policy, (False, True), (ENTRY, DYNAMIC_ENTRY)):
+    for policy, nested, entry in product(ApprovalMode, (False, True), (ENTRY, DYNAMIC_ENTRY)):
         assert decide(entry, LOCAL, policy, None, nested=nested) == Allowed(NO_GRANTS)
     granted = approve(ENTRY, LOCAL, grants=ALL_GRANTS)
-    assert decide(ENTRY, LOCAL, Policy.PROMPT, granted, nested=False) == Allowed(ALL_GRANTS)
-    assert decide(CHANGED, LOCAL, Policy.PROMPT, granted, nested=False) == Allowed(NO_GRANTS)
+    assert decide(ENTRY, LOCAL, ApprovalMode.PROMPT, granted, nested=False) == Allowed(ALL_GRANTS)
+    assert decide(CHANGED, LOCAL, ApprovalMode.PROMPT, granted, nested=False) == Allowed(NO_GRANTS)
 
 
 def test_skills_of_a_project_need_approval_like_a_servers() -> None:
     project = Origin.project()
-    assert decide(ENTRY, project, Policy.PROMPT, None, nested=False) == Ask(Reason.NEW)
+    assert decide(ENTRY, project, ApprovalMode.PROMPT, None, nested=False) == Ask(Reason.NEW)
     approval = approve(ENTRY, project)
-    assert decide(ENTRY, project, Policy.PROMPT, approval, nested=False) == Allowed(NO_GRANTS)
+    assert decide(ENTRY, project, ApprovalMode.PROMPT, approval, nested=False) == Allowed(approved=True)
 
 
 @pytest.mark.requirement("SEC-4", "SEC-5", "SEC-6")
 @given(
-    st.sampled_from(Policy),
+    st.sampled_from(ApprovalMode),
     st.sampled_from([None, APPROVED, SESSION, approve(CHANGED, DEMO, grants=ALL_GRANTS)]),
     st.booleans(),
     st.sampled_from([ENTRY, CHANGED, DYNAMIC_ENTRY]),
     st.sampled_from([frozenset[tuple[SkillUri, object]](), SEEN]),
 )
 def test_a_grant_comes_from_an_approval_of_just_these_files(
-    policy: Policy, approval: Approval | None, nested: bool, entry: object, seen: ResourceSet
+    policy: ApprovalMode, approval: Approval | None, nested: bool, entry: object, seen: ResourceSet
 ) -> None:
     assert entry in (ENTRY, CHANGED, DYNAMIC_ENTRY)
     skill = next(known for known in (ENTRY, CHANGED, DYNAMIC_ENTRY) if known is entry)
@@ -276,7 +284,7 @@ def test_a_grant_comes_from_an_approval_of_just_these_files(
     if decision.grants != NO_GRANTS or nested:
         assert approval is not None
         assert approval.resources == (seen if skill is DYNAMIC_ENTRY else resource_set(skill))
-    assert policy is not Policy.NEVER
+    assert policy is not ApprovalMode.NEVER
 
 
 @pytest.mark.parametrize(
@@ -285,8 +293,14 @@ def test_a_grant_comes_from_an_approval_of_just_these_files(
         (Ask(Reason.NEW), "is not approved: review it and approve it"),
         (Ask(Reason.CHANGED, CHANGES), r"changed since it was approved \(1 added, 1 changed, 1 removed\)"),
         (Ask(Reason.UNBINDABLE), "only what was seen can be approved"),
-        (Denied(Policy.PINNED, Reason.NEW), "the policy of its server is pinned; change that or approve"),
-        (Denied(Policy.NEVER, Reason.DENIED), "the policy of its server is never; change that to load it"),
+        (
+            Denied(ApprovalMode.PINNED, Reason.NEW),
+            "mode of its server is pinned; change that or approve",
+        ),
+        (
+            Denied(ApprovalMode.NEVER, Reason.DENIED),
+            "mode of its server is never; change that to load it",
+        ),
     ],
 )
 @pytest.mark.requirement("VER-8", "SEC-7")
@@ -320,22 +334,22 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("origin", [DEMO, LOCAL])
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", ApprovalMode)
 @pytest.mark.parametrize("name", VERDICTS)
 def test_a_required_publisher_comes_before_every_approval_and_policy(
-    origin: Origin, policy: Policy, name: str
+    origin: Origin, policy: ApprovalMode, name: str
 ) -> None:
     candidate = Candidate(
         origin=origin,
         entry=ENTRY,
-        policy=policy,
+        approval_mode=policy,
         approval=approve(ENTRY, origin, grants=TOOLS),
         require=("acme",),
         signature=VERDICTS[name],
     )
     decision = admit(candidate, Act.LOAD)
     if name == "acme":
-        assert isinstance(decision, Allowed) is (policy is not Policy.NEVER or origin is LOCAL)
+        assert isinstance(decision, Allowed) is (policy is not ApprovalMode.NEVER or origin is LOCAL)
     else:
         assert isinstance(decision, Denied)
         assert "is refused: the publisher acme is required" in decision.message
@@ -348,34 +362,36 @@ def test_every_required_publisher_must_have_signed() -> None:
     assert isinstance(admit(replace(candidate, require=("acme", "corp")), Act.LOAD), Denied)
 
 
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", ApprovalMode)
 @pytest.mark.parametrize("signature", [UNSIGNED, VERDICTS["another publisher"], SIGNED])
 def test_another_signer_is_asked_about_whatever_a_policy_allows(
-    policy: Policy, signature: SignatureVerdict
+    policy: ApprovalMode, signature: SignatureVerdict
 ) -> None:
-    candidate = Candidate(origin=DEMO, entry=ENTRY, policy=policy, signer="acme key:ab", signature=signature)
+    candidate = Candidate(
+        origin=DEMO, entry=ENTRY, approval_mode=policy, signer="acme key:ab", signature=signature
+    )
     decision = admit(candidate, Act.LOAD)
-    if policy in (Policy.NEVER, Policy.PINNED):
+    if policy in (ApprovalMode.NEVER, ApprovalMode.PINNED):
         assert isinstance(decision, Denied)
     elif signature is SIGNED:
-        assert isinstance(decision, Allowed) is (policy is Policy.ALWAYS)
+        assert isinstance(decision, Allowed) is (policy is ApprovalMode.ALWAYS)
     else:
         assert isinstance(decision, Ask)
         assert decision.reason is Reason.SIGNER
         assert "was signed by acme" in decision.signer_change
     # What was approved with exactly these files was approved with this signature.
     approved = admit(replace(candidate, approval=APPROVED), Act.LOAD)
-    assert isinstance(approved, Allowed) is (policy is not Policy.NEVER)
+    assert isinstance(approved, Allowed) is (policy is not ApprovalMode.NEVER)
 
 
 def test_a_signer_that_nobody_checked_is_no_change() -> None:
-    candidate = Candidate(origin=DEMO, entry=ENTRY, policy=Policy.ALWAYS, signer="acme key:ab")
+    candidate = Candidate(origin=DEMO, entry=ENTRY, approval_mode=ApprovalMode.ALWAYS, signer="acme key:ab")
     assert admit(candidate, Act.LOAD) == Allowed(NO_GRANTS)
 
 
-@pytest.mark.parametrize("policy", Policy)
-def test_what_the_user_declined_is_loaded_by_no_policy_until_it_is_approved(policy: Policy) -> None:
-    candidate = Candidate(origin=DEMO, entry=ENTRY, policy=policy, declined=True)
+@pytest.mark.parametrize("policy", ApprovalMode)
+def test_what_the_user_declined_is_loaded_by_no_policy_until_it_is_approved(policy: ApprovalMode) -> None:
+    candidate = Candidate(origin=DEMO, entry=ENTRY, approval_mode=policy, declined=True)
     assert isinstance(admit(candidate, Act.LOAD), Denied)
     approved = admit(replace(candidate, approval=APPROVED), Act.LOAD)
-    assert isinstance(approved, Allowed) is (policy is not Policy.NEVER)
+    assert isinstance(approved, Allowed) is (policy is not ApprovalMode.NEVER)

@@ -7,19 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sample_entries import DEMO, OTHER, checked, read
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.approval import (
-    ChangeKind,
-    Coverage,
-    ResourceSet,
-    approve,
-    coverage,
-    difference,
-    is_nested,
-    resource_set,
-    seen_set,
-)
+from skillwire.skill import digest_of, parse_uri
+from skillwire.trust import ChangeKind, ResourceSet, approve, difference, resource_set, seen_set
+from skillwire.trust.approval import Coverage, coverage, is_nested
 
 ENTRY = checked(files={"a.md": b"a", "b.md": b"b"})
 DYNAMIC_ENTRY = checked(dynamic=True)

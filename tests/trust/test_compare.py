@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.json_types import JsonValue
-from skillwire.trust.compare import frontmatter_differences
+from skillwire.trust.verify import frontmatter_differences
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([1.0, 0.0, 0.5]), st.text(max_size=3)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from sample_entries import checked, file_uri
-from skillwire.skill.uris import SkillUri, skill_root
-from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
+from skillwire.skill import SkillUri, skill_root
+from skillwire.trust import DirectoryView
+from skillwire.trust.verify import filter_directory, listed_children
 
 FILES = {"references/GUIDE.md": b"guide", "references/deep/x.txt": b"", "LICENSE": b"mit"}
 ENTRY = checked(files=FILES)
@@ -53,6 +54,15 @@ def test_a_child_that_the_held_entry_does_not_list_is_not_shown_and_asks_for_a_n
     assert view.rejected == ()
     assert "the skill changed" in view.remark
     assert "approve it again" in view.remark
+
+
+@pytest.mark.requirement("VER-4")
+def test_a_listed_file_that_the_server_no_longer_shows_is_a_change() -> None:
+    shown = [Sent(f"{ROOT}/SKILL.md"), Sent(f"{ROOT}/references", True)]
+    view = filter_directory(ENTRY, ROOT, shown)
+    assert view.missing == (f"{ROOT}/LICENSE",)
+    assert "the skill changed" in view.remark
+    assert filter_directory(ENTRY, ROOT, [*shown, Sent(f"{ROOT}/LICENSE")]).remark == ""
 
 
 @pytest.mark.requirement("VER-4")

@@ -4,18 +4,17 @@ import pytest
 
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
 from skillwire.json_types import JsonValue
-from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
-from skillwire.trust.guards import (
+from skillwire.trust import (
+    ALL_GRANTS,
+    NO_GRANTS,
+    Grants,
     HeldSkill,
-    ReadScope,
-    granted_tools,
+    Origin,
+    check_entry,
     may_execute,
-    read_scope,
     requested_tools,
-    uri_scheme,
 )
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import check_entry
+from skillwire.trust.guards import ReadScope, granted_tools, read_scope, uri_scheme
 
 TOOLS = Grants(allowed_tools=True)
 CODE = Grants(execute_code=True)

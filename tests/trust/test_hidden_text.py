@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from skillwire.trust.hidden_text import MOST, HiddenText, Hiding, find_hidden_text
+from skillwire.trust import HiddenText, Hiding, find_hidden_text
+from skillwire.trust.fence import MOST
 
 TAGS = "".join(chr(0xE0000 + ord(char)) for char in "hi")
 

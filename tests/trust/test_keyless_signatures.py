@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from publishers import NOW, authority, new_key, signer
-from skillwire.skill.digests import digest_of
+from skillwire.skill import digest_of
+from skillwire.trust import Publisher, SignatureState, SignatureVerdict, check_signature, sign_files
 from skillwire.trust.oms import PAYLOAD_TYPE, statement_of
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import SignatureState, SignatureVerdict, check_signature, sign_files
 
 pytest.importorskip("sigstore", reason="the extra sigstore is not installed")
 from sigstore.errors import VerificationError

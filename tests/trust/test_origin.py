@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.trust.origin import MAX_LABEL_LENGTH, Origin, OriginKind
+from skillwire.trust import Origin, OriginKind
+from skillwire.trust.origin import MAX_LABEL_LENGTH
 
 
 @pytest.mark.requirement("ENT-4", "ENT-5")

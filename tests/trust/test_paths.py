@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from sample_entries import checked, file_uri
 from skillwire.errors import FormatError, UnlistedFile
-from skillwire.skill.uris import skill_root
-from skillwire.trust.paths import shown_path, skill_directory, skill_file
-from skillwire.trust.verify import CheckedEntry
+from skillwire.skill import skill_root
+from skillwire.trust import CheckedEntry, shown_path, skill_file
+from skillwire.trust.verify import skill_directory
 
 ENTRY = checked(files={"references/GUIDE.md": b"", "100%.md": b"", "100%25.md": b"", "a b/ü.txt": b""})
 DYNAMIC_ENTRY = checked(dynamic=True)

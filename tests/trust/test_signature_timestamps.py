@@ -13,9 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from publishers import Identity, authority, chain_of, signer
-from skillwire.skill.digests import digest_of
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import SignatureState, SignatureVerdict, check_signature, sign_files
+from skillwire.skill import digest_of
+from skillwire.trust import Publisher, SignatureState, SignatureVerdict, check_signature, sign_files
 
 FILES = {"SKILL.md": digest_of(b"skill")}
 TODAY = datetime.now(UTC)

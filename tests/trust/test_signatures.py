@@ -16,18 +16,29 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from publishers import NOW, Identity, authority, chain_of, new_key, signer
 from skillwire.errors import FormatError
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, child_uri, make_uri, skill_root
-from skillwire.trust.oms import MAX_BUNDLE_BYTES, SIGNATURE_FILE, bundle_of, statement_of
-from skillwire.trust.publishers import Publisher, key_hint
-from skillwire.trust.signatures import (
+from skillwire.skill import (
+    DYNAMIC,
+    Digest,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    child_uri,
+    digest_of,
+    make_uri,
+    skill_root,
+)
+from skillwire.trust import (
+    MAX_BUNDLE_BYTES,
+    SIGNATURE_FILE,
+    Publisher,
     SignatureState,
     SignatureVerdict,
     check_signature,
     sign_files,
     skill_files,
 )
+from skillwire.trust.oms import bundle_of, statement_of
+from skillwire.trust.publishers import key_hint
 
 FILES: Mapping[str, Digest] = {
     "SKILL.md": digest_of(b"skill"),
@@ -55,17 +66,27 @@ def by_certificate(leaf: Identity, *more: Identity) -> bytes:
 
 
 def signed_payload(
-    change: Callable[[dict[str, Any]], object], key: ec.EllipticCurvePrivateKey = KEY
+    change: Callable[[dict[str, Any]], object],
+    key: ec.EllipticCurvePrivateKey = KEY,
+    encoding: str = "utf-8",
 ) -> bytes:
     """A bundle whose statement was changed before it was signed: only the content is wrong."""
     statement = json.loads(statement_of(FILES, name="demo"))
     change(statement)
-    payload = json.dumps(statement).encode()
+    payload = json.dumps(statement).encode(encoding)
     kind = b"application/vnd.in-toto+json"
     pae = b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
     from cryptography.hazmat.primitives.hashes import SHA256
 
     return bundle_of(payload, key.sign(pae, ec.ECDSA(SHA256())), hint=key_hint(key.public_key()))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_a_statement_in_another_encoding_proves_nothing(encoding: str) -> None:
+    """Readers that guess the encoding could read other files than we do."""
+    assert check(signed_payload(lambda statement: statement)).is_signed
+    verdict = check(signed_payload(lambda statement: statement, encoding=encoding))
+    assert verdict.state is SignatureState.INVALID
 
 
 def rehash(statement: dict[str, Any]) -> None:
@@ -135,14 +156,17 @@ def test_files_that_are_not_as_they_were_signed_are_named(
     assert str(verdict) == f"signed by acme, but {count}"
 
 
-def test_what_git_keeps_beside_the_files_may_be_unsigned() -> None:
-    assert check(by_key(), files={**FILES, ".gitignore": digest_of(b"*.pyc")}).is_signed
+@pytest.mark.parametrize("path", [".gitignore", ".gitattributes", "scripts/.gitignore", ".github/x"])
+def test_a_file_that_signers_ignore_is_not_signed_when_a_skill_has_it(path: str) -> None:
+    verdict = check(by_key(), files={**FILES, path: digest_of(b"*.pyc")})
+    assert (verdict.state, verdict.differing) == (SignatureState.DIFFERS, (path,))
 
 
-def test_what_git_keeps_counts_once_it_was_signed() -> None:
+def test_a_signature_may_list_files_of_version_control_that_no_skill_has() -> None:
     files = {**FILES, ".gitignore": digest_of(b"*.pyc")}
     bundle = sign_files(files, name="demo", key=KEY)
     assert check(bundle, files=files).is_signed
+    assert check(bundle, files=FILES).is_signed
     changed = check(bundle, files={**files, ".gitignore": digest_of(b"*")})
     assert (changed.state, changed.differing) == (SignatureState.DIFFERS, (".gitignore",))
 
@@ -322,13 +346,13 @@ def test_a_rightly_signed_statement_that_says_something_odd_proves_nothing(
     ("data", "reason"),
     [
         (b"", "not JSON"),
-        (b"\xff", "not JSON"),
+        (b"\xff", "not UTF-8 text"),
         (b"[]", "not an object"),
         (b'{"a": NaN}', "not JSON"),
         (b'{"a": 1, "a": 2}', "names a field twice"),
         (b"[" * 100_000, "nested too deep"),
-        (b" " * (MAX_BUNDLE_BYTES + 1), "more than"),
-        (b'{"a": ' + b"9" * 10_000 + b"}", "not JSON"),
+        (b" " * (MAX_BUNDLE_BYTES + 1), "at most 1,048,576 are read"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "too many digits"),
     ],
 )
 def test_a_file_that_is_no_bundle_proves_nothing(data: bytes, reason: str) -> None:

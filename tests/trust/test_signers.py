@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.trust.signatures import UNSIGNED, SignatureState, SignatureVerdict
-from skillwire.trust.signers import confirms_signer, is_known_signer, signer_change, signer_text, signer_words
+from skillwire.trust import (
+    UNSIGNED,
+    SignatureState,
+    SignatureVerdict,
+    signer_change,
+    signer_text,
+    signer_words,
+)
+from skillwire.trust.signatures import confirms_signer, is_known_signer
 
 ACME = "acme key:" + "a" * 64
 OTHER_KEY = "acme key:" + "b" * 64

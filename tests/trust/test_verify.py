@@ -23,11 +23,18 @@ from skillwire.errors import (
 )
 from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
-from skillwire.skill.dialects import Dialect, Draft
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    Dialect,
+    Draft,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    digest_of,
+    parse_uri,
+)
+from skillwire.trust import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
 
 GUIDE = {"references/GUIDE.md": b"# Guide\n"}
 GUIDE_URI = parse_uri("skill://acme/refunds/references/GUIDE.md")

@@ -25,6 +25,18 @@ class Tab:
     def __init__(self, browser: Browser, number: int) -> None:
         self._browser = browser
         self._number = number
+        self.root = ""
+        """Where the pages of its session are, once it was let in."""
+
+    def enter(self, link: str) -> None:
+        """Open a page with its link."""
+        self.goto(link)
+        self.wait("header.side")
+        self.root = self.attribute("body", "data-root")
+
+    def show(self, base: str, path: str) -> Any:
+        """Go to a page of its session."""
+        return self.goto(base + self.root + path)
 
     def __getattr__(self, act: str) -> Any:
         return lambda *args: self._browser.ask(act=act, page=self._number, args=args)

@@ -12,15 +12,12 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from simulator import Simulator, make_host
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.host import SkillHost
-from skillwire.install.agents import Places, Scope
-from skillwire.install.installer import Installer
-from skillwire.install.state import StateFiles
-from skillwire.install.upstream import Upstream
-from skillwire.install.workspace import Workspace
-from skillwire.server.http.server import Address, HttpServer, listen
-from skillwire.ui.app import ReviewApp
+from skillwire.clients import Places, Scope
+from skillwire.host import ServerConfig, SkillHost
+from skillwire.install import Installer, StateFiles, Upstream, Workspace
+from skillwire.server import Address, HttpServer
+from skillwire.server.http.server import listen
+from skillwire.ui import ReviewApp
 from ui.browser import Browser, chromium
 
 

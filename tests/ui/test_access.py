@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from simulator import Simulator
-from skillwire.host.approvals.status import State
-from skillwire.server.http.auth import Tokens
-from skillwire.ui.access import LINK_SECONDS, SESSION_SECONDS, Access
-from skillwire.ui.visit import local_path
+from skillwire.access import Callers
+from skillwire.consent import State
+from skillwire.ui.access import LINK_SECONDS, SESSION_SECONDS, Access, local_path
 from ui.visitor import BASE, Visitor, visiting
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +32,11 @@ async def test_a_link_opens_the_page_once(tmp_path: Path) -> None:
         link = visitor.app.link("/skills?q=a&state=new")
         answer = await visitor.get(link)
         assert answer.status_code == 200
-        assert 'content="0;url=/skills?q=a&amp;state=new"' in answer.text
+        [root] = re.findall(r'content="0;url=(/[^/]+)/skills\?q=a&amp;state=new"', answer.text)
         cookie = answer.headers["set-cookie"]
-        assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+        assert {"HttpOnly", "SameSite=strict", f"Path={root}"} <= set(cookie.split("; "))
+        assert len(root) > 30
+        assert root not in link, "who sees the link does not learn the path"
         visitor.client.cookies.clear()
         again = await visitor.get(link)
         assert again.status_code == 403
@@ -79,7 +81,7 @@ async def test_a_form_of_another_site_changes_nothing(tmp_path: Path, path: str,
         form = await visitor.form("/", about="refunds")
         answer = await visitor.post(path, form, origin=origin)
         assert answer.status_code == 403
-        assert await state(visitor) is State.NEW
+        assert await state(visitor) is State.NOT_APPROVED
 
 
 @pytest.mark.parametrize("token", ["", "wrong", None])
@@ -97,7 +99,7 @@ async def test_a_form_without_the_token_of_its_session_changes_nothing(
             form["form_token"] = token
         answer = await visitor.post("/approve", form)
         assert answer.status_code == 403
-        assert await state(visitor) is State.NEW
+        assert await state(visitor) is State.NOT_APPROVED
 
 
 async def test_a_form_without_a_cookie_changes_nothing(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ async def test_a_form_without_a_cookie_changes_nothing(tmp_path: Path) -> None:
         form = await visitor.form("/", about="refunds")
         visitor.client.cookies.clear()
         assert (await visitor.post("/approve", form)).status_code == 403
-        assert await state(visitor) is State.NEW
+        assert await state(visitor) is State.NOT_APPROVED
 
 
 async def test_a_form_that_is_too_long_is_refused(tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ async def test_a_form_that_is_too_long_is_refused(tmp_path: Path) -> None:
         form = await visitor.form("/", about="refunds")
         answer = await visitor.post("/approve", {**form, "more": "x" * 100_000})
         assert answer.status_code == 413
-        assert await state(visitor) is State.NEW
+        assert await state(visitor) is State.NOT_APPROVED
 
 
 @pytest.mark.parametrize("path", ["/approve", "/decline", "/revoke"])
@@ -141,7 +143,7 @@ async def test_no_two_pages_have_the_same_nonce(tmp_path: Path) -> None:
 
 
 async def test_a_token_lets_people_in_where_the_page_takes_tokens(tmp_path: Path) -> None:
-    options = {"tokens": Tokens({"ann": "a-token-of-enough-length"})}
+    options = {"tokens": Callers.of_token("a-token-of-enough-length")}
     async with visiting(tmp_path, shop=shop(), app_options=options) as visitor:
         visitor.client.cookies.clear()
         asked = await visitor.get("/skills")
@@ -151,12 +153,12 @@ async def test_a_token_lets_people_in_where_the_page_takes_tokens(tmp_path: Path
         assert wrong.status_code == 403
         right = await visitor.post("/open", {"token": "a-token-of-enough-length", "next": "/skills"})
         assert right.status_code == 200
-        assert "url=/skills" in right.text
+        [visitor.root] = re.findall(r'content="0;url=(/[^/]+)/skills"', right.text)
         assert (await visitor.get("/skills")).status_code == 200
 
 
 async def test_a_token_is_no_link_and_a_link_is_no_token(tmp_path: Path) -> None:
-    options = {"tokens": Tokens({"ann": "a-token-of-enough-length"})}
+    options = {"tokens": Callers.of_token("a-token-of-enough-length")}
     async with visiting(tmp_path, shop=shop(), app_options=options) as visitor:
         visitor.client.cookies.clear()
         assert (await visitor.get("/open?token=a-token-of-enough-length")).status_code == 403
@@ -168,13 +170,41 @@ def test_links_and_sessions_end() -> None:
     now = 0.0
     access = Access.for_server(["127.0.0.1"], 1, clock=lambda: now)
     late, used = access.new_link(), access.new_link()
-    cookie = access.open_session(used, is_link=True)
-    assert cookie is not None
+    opened = access.open_session(used, is_link=True)
+    assert opened is not None
+    cookie, session = opened
     now = LINK_SECONDS + 1
     assert access.open_session(late, is_link=True) is None
-    assert access.session(cookie) is not None
+    assert access.session(cookie, session.root) is not None
     now += SESSION_SECONDS + 1
-    assert access.session(cookie) is None
+    assert access.session(cookie, session.root) is None
+
+
+async def test_a_cookie_opens_nothing_at_another_path(tmp_path: Path) -> None:
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        form = await visitor.form("/", about="refunds")
+        cookie = "; ".join(f"{name}={value}" for name, value in visitor.client.cookies.items())
+        visitor.client.cookies.clear()
+        other = Visitor(visitor.app, visitor.host)
+        async with other.client:
+            await other.enter()
+        for root in ("", other.root, f"/{'x' * 32}"):
+            read = await visitor.client.get(f"{root}/", headers={"cookie": cookie})
+            assert (read.status_code, "refunds" in read.text) == (403, False), root
+            headers = {"cookie": cookie, "origin": BASE}
+            sent = await visitor.client.post(f"{root}/approve", data=form, headers=headers)
+            assert sent.status_code == 403, root
+        assert await state(visitor) is State.NOT_APPROVED
+
+
+@pytest.mark.parametrize("path", ["/", "/skills", "/open", "/open?token=x", "/nowhere", "/static/app.js"])
+async def test_nobody_without_access_learns_the_path_of_a_session(tmp_path: Path, path: str) -> None:
+    options = {"tokens": Callers.of_token("a-token-of-enough-length")}
+    async with visiting(tmp_path, shop=shop(), app_options=options) as visitor:
+        stranger = Visitor(visitor.app, visitor.host)
+        async with stranger.client:
+            answer = await stranger.get(path)
+        assert visitor.root not in answer.text + str(answer.headers)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from publishers import new_key
 from simulator import Simulator
+from skillwire.consent import State
 from skillwire.errors import ApprovalRequired
-from skillwire.host.approvals.status import State
-from ui.visitor import Visitor, visiting
+from skillwire.skill import Dynamic, digest_of
+from skillwire.trust import SIGNATURE_FILE, Publisher, sign_files
+from ui.visitor import BASE, Visitor, visiting
 
 pytestmark = pytest.mark.anyio
+ACME_KEY = new_key()
 REFUNDS = "/skill?on=shop&uri=skill%3A%2F%2Frefunds%2FSKILL.md"
 
 
@@ -33,14 +37,149 @@ async def test_the_inbox_has_what_waits_and_an_approval_empties_it(tmp_path: Pat
         assert "2 skills wait" in page
         assert "Bash(pay:*)" in page
         assert "1 script" in page
-        answer = await visitor.post("/approve", await visitor.form("/", about="refunds"))
-        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        answer = await visitor.post("/approve", await visitor.form("/", about="returns"))
+        assert (answer.status_code, answer.headers["location"]) == (303, f"{visitor.root}/")
         page = await visitor.page("/")
-        assert "refunds is approved." in page
+        assert "returns is approved." in page
         assert "1 skill waits" in page
-        assert await state(visitor) is State.APPROVED
+        assert await state(visitor, "returns") is State.APPROVED
+        assert "returns is approved." not in await visitor.page("/")
+        await visitor.post("/approve", await visitor.form(REFUNDS))
         assert (await visitor.host.load("refunds")).grants.allowed_tools is False
-        assert "refunds is approved." not in await visitor.page("/")
+        assert "All decided" in await visitor.page("/")
+
+
+def item_of(page: str, name: str) -> str:
+    """The part of the inbox about one skill."""
+    [item] = [part for part in page.split("<li ") if f">{name}</a>" in part]
+    return item
+
+
+def tricky() -> Simulator:
+    """Skills that nobody should approve without reading them, and one that is plain."""
+    sim = shop()
+    sim.skill("hidden", body="Do it.\u200b\u202e\n")
+    sim.skill("inside", files={"references/a.md": "Read\u200bme.\n".encode()})
+    sim.skill("tools", fields={"allowed-tools": "Bash(rm:*)"})
+    sim.skill("large", files={f"f{number}.md": b"x" for number in range(40)})
+    return sim
+
+
+@pytest.mark.parametrize(
+    ("name", "badge"),
+    [
+        ("refunds", "1 script"),
+        ("hidden", "2 hidden characters"),
+        ("inside", "1 hidden character"),
+        ("tools", "asks for 1 tool"),
+        ("large", "unreadable here"),
+    ],
+)
+async def test_a_skill_with_a_badge_is_not_approved_unread(tmp_path: Path, name: str, badge: str) -> None:
+    async with visiting(tmp_path, shop=tricky()) as visitor:
+        await visitor.form("/", about="returns")
+        item = item_of(await visitor.page("/"), name)
+        assert f'<span class="tag alert">{badge}</span>' in item
+        assert 'data-key="a"' not in item
+        page = f"/skill?on=shop&uri=skill%3A%2F%2F{name}%2FSKILL.md"
+        form = await visitor.form("/", about=f"skill://{name}/SKILL.md", action="/decline")
+        await visitor.post("/approve", form)
+        assert await state(visitor, name) is State.NOT_APPROVED
+        assert f"{name} is not approved: open it first ({badge}" in await visitor.page("/")
+        assert badge in await visitor.page(page)
+        await visitor.post("/approve", form)
+        assert await state(visitor, name) is State.APPROVED
+
+
+async def test_tools_that_were_approved_before_need_no_second_reading(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("tools", fields={"allowed-tools": "Bash(rm:*)"})
+    async with visiting(tmp_path, shop=sim) as visitor:
+        await visitor.host.admin.approve(await visitor.host.find("tools"))
+        sim.skill("tools").change_body("Other.\n")
+        await visitor.host.refresh()
+        item = await visitor.form("/", about="tools")
+        await visitor.post("/approve", item)
+        assert await state(visitor, "tools") is State.APPROVED
+
+
+async def test_hidden_characters_of_a_description_leave_a_mark(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.skill("odd", description="Pays \u202eyenom back.\u200b")
+    async with visiting(tmp_path, shop=sim) as visitor:
+        for path in ("/", "/skills", REFUNDS.replace("refunds", "odd")):
+            page = await visitor.page(path)
+            assert 'title="RIGHT-TO-LEFT OVERRIDE">U+202E</mark>yenom' in page, path
+            assert "\u202e" not in page
+
+
+async def test_selected_skills_are_declined_together(tmp_path: Path) -> None:
+    sim = tricky()
+    async with visiting(tmp_path, shop=sim) as visitor:
+        page = await visitor.page("/")
+        picks = re.findall(r'name="pick" form="bulk" id="[^"]*" value="([^"]*)"', page)
+        assert len(picks) == 6
+        names = ("returns", "tools")
+        chosen = [pick for pick in picks for name in names if f'value="{pick}"' in item_of(page, name)]
+        form = await visitor.form("/", action="/decline-selected")
+        sim.skill("tools").change_body("Other.\n")
+        await visitor.host.refresh()
+        answer = await visitor.client.post(
+            visitor.at("/decline-selected"),
+            data={**form, "pick": [*chosen, "nothing sha256:0"]},
+            headers={"origin": BASE},
+        )
+        assert answer.status_code == 303
+        page = await visitor.page("/")
+        assert "1 skill declined." in page
+        assert "is not what was shown" in page
+        assert await state(visitor, "returns") is State.DECLINED
+        assert await state(visitor, "tools") is State.NOT_APPROVED
+
+
+async def test_the_inbox_shows_one_server_alone(tmp_path: Path) -> None:
+    other = Simulator()
+    other.skill("deploy")
+    async with visiting(tmp_path, shop=shop(), team=other) as visitor:
+        page = await visitor.page("/")
+        assert f'href="{visitor.root}/?from=team"' in page
+        page = await visitor.page("/?from=team")
+        assert ">deploy</a>" in page
+        assert ">refunds</a>" not in page
+
+
+async def test_a_page_that_the_users_own_rules_emptied_says_which(tmp_path: Path) -> None:
+    options = {"hidden": lambda: ["All 2 skills of <shop> are hidden by rules: change them."]}
+    async with visiting(tmp_path, app_options=options, shop=Simulator()) as visitor:
+        for path in ("/", "/skills"):
+            page = await visitor.page(path)
+            assert "All 2 skills of &lt;shop&gt; are hidden by rules: change them." in page
+            assert "servers add NAME URL" not in page
+    async with visiting(tmp_path, app_options=options, shop=shop()) as visitor:
+        assert "are hidden by rules" not in await visitor.page("/skills")
+
+
+async def test_the_page_names_each_file_with_its_size_and_digest(tmp_path: Path) -> None:
+    sim = shop()
+    sim.skill("live").is_dynamic = True
+    async with visiting(tmp_path, shop=sim) as visitor:
+        skill = await visitor.host.find("refunds")
+        page = await visitor.page(REFUNDS)
+        assert not isinstance(skill.entry.resources, Dynamic)
+        for file in skill.entry.resources:
+            assert f'title="{file.digest}"' in page
+        page = await visitor.page(REFUNDS.replace("refunds", "live"))
+        assert "Its server lists no digests." in page
+        assert '/approve"' not in page
+
+
+async def test_the_page_says_since_when_it_knows(tmp_path: Path) -> None:
+    sim = shop()
+    sim.skill("live").is_dynamic = True
+    async with visiting(tmp_path, shop=sim) as visitor:
+        for path in (REFUNDS, "/servers"):
+            assert re.search(r"as of \d\d:\d\d:\d\d UTC, listed again every 60 s", await visitor.page(path))
+        assert "checked when loaded" in await visitor.page(REFUNDS.replace("refunds", "live"))
 
 
 async def test_powers_are_granted_one_by_one(tmp_path: Path) -> None:
@@ -60,7 +199,7 @@ async def test_what_changed_since_it_was_shown_is_not_decided(tmp_path: Path, pa
         sim.skill("refunds").change_body("Something else.\n")
         await visitor.host.refresh()
         await visitor.post(path, form)
-        assert await state(visitor) is State.NEW
+        assert await state(visitor) is State.NOT_APPROVED
         assert "is not what was shown" in await visitor.page("/")
 
 
@@ -69,7 +208,7 @@ async def test_an_approval_needs_the_digest_that_was_shown(tmp_path: Path) -> No
         form = await visitor.form(REFUNDS)
         for digest in ("", "sha256:" + "0" * 64, "nonsense"):
             await visitor.post("/approve", {**form, "digest": digest})
-            assert await state(visitor) is State.NEW
+            assert await state(visitor) is State.NOT_APPROVED
 
 
 async def test_what_was_declined_is_not_loaded_and_not_asked_about_until_it_changes(tmp_path: Path) -> None:
@@ -81,7 +220,7 @@ async def test_what_was_declined_is_not_loaded_and_not_asked_about_until_it_chan
         return True
 
     async with visiting(tmp_path, shop=sim, host_options={"ask": ask}) as visitor:
-        await visitor.post("/decline", await visitor.form("/", about="refunds"))
+        await visitor.post("/decline", await visitor.form("/", about="refunds", action="/decline"))
         assert await state(visitor) is State.DECLINED
         assert "1 skill waits" in await visitor.page("/")
         with pytest.raises(ApprovalRequired, match="was declined by you"):
@@ -89,18 +228,18 @@ async def test_what_was_declined_is_not_loaded_and_not_asked_about_until_it_chan
         assert asked == []
         sim.skill("refunds").change_body("Something else.\n")
         await visitor.host.refresh()
-        assert await state(visitor) is State.NEW
+        assert await state(visitor) is State.NOT_APPROVED
         assert "2 skills wait" in await visitor.page("/")
 
 
 async def test_a_decision_can_be_undone(tmp_path: Path) -> None:
     async with visiting(tmp_path, shop=shop()) as visitor:
-        await visitor.post("/decline", await visitor.form("/", about="refunds"))
+        await visitor.post("/decline", await visitor.form("/", about="refunds", action="/decline"))
         await visitor.post("/revoke", await visitor.form("/", action="/revoke"))
-        assert await state(visitor) is State.NEW
-        await visitor.post("/approve", await visitor.form("/", about="refunds"))
+        assert await state(visitor) is State.NOT_APPROVED
+        await visitor.post("/approve", await visitor.form(REFUNDS))
         await visitor.post("/revoke", await visitor.form("/", action="/revoke"))
-        assert await state(visitor) is State.NEW
+        assert await state(visitor) is State.NOT_APPROVED
 
 
 async def test_the_page_of_a_skill_tells_what_was_decided_when_and_how(tmp_path: Path) -> None:
@@ -123,13 +262,12 @@ async def test_what_another_process_decides_is_seen(tmp_path: Path) -> None:
     async with visiting(tmp_path, shop=shop()) as visitor:
         assert "2 skills wait" in await visitor.page("/")
         other_host = visitor.host.admin.approvals
-        from skillwire.host.approvals.store import ApprovalStore
+        from skillwire.consent import ConsentStore
 
         assert other_host.path is not None
-        other = ApprovalStore(other_host.path, identify=other_host._identify)
-        await other.open()
         skill = await visitor.host.find("refunds")
-        await other.decline(skill.origin, skill.uri, visitor.host.admin.review(skill).digest or "")
+        key = other_host.key(skill.origin, skill.uri)
+        await ConsentStore(other_host.path).decline(key, visitor.host.admin.review(skill).digest or "")
         assert await visitor.host.admin.approvals.refresh() is True
         assert await visitor.host.admin.approvals.refresh() is False
         assert "1 skill waits" in await visitor.page("/")
@@ -175,3 +313,37 @@ async def test_what_a_skill_says_of_itself_is_escaped_and_cleaned(tmp_path: Path
             assert "<b onclick" not in page
             assert "<i>" not in page
             assert not {"\u202e", "\u200b"} & set(page)
+
+
+def signed_shop() -> Simulator:
+    """A server with a skill that acme signed."""
+    plain = Simulator().skill("refunds")
+    listed = {path: digest_of(data) for path, data in plain.files.items()}
+    sim = Simulator()
+    sim.skill("refunds", files={SIGNATURE_FILE: sign_files(listed, name="refunds", key=ACME_KEY)})
+    return sim
+
+
+async def test_what_a_required_publisher_signed_waits_for_approval_and_is_approved(tmp_path: Path) -> None:
+    publishers = [Publisher("acme", keys=[ACME_KEY.public_key()])]
+    options = {"config": {"require": ("acme",)}, "host_options": {"publishers": publishers}}
+    async with visiting(tmp_path, shop=signed_shop(), **options) as visitor:
+        assert "All decided" not in await visitor.page("/")
+        page = await visitor.page(REFUNDS)
+        assert "signed by acme" in page
+        assert "has not been checked" not in page
+        await visitor.post("/approve", await visitor.form("/", about="refunds"))
+        assert await state(visitor) is State.APPROVED
+        assert "All decided" in await visitor.page("/")
+
+
+async def test_not_everything_is_decided_while_a_skill_without_digests_is_not_approved(
+    tmp_path: Path,
+) -> None:
+    sim = Simulator()
+    sim.skill("live", dynamic=True)
+    async with visiting(tmp_path, shop=sim) as visitor:
+        page = await visitor.page("/")
+        assert "All decided" not in page
+        assert ">live</a>" in page
+        assert "not approved" in page

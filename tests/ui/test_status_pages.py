@@ -10,12 +10,9 @@ import pytest
 
 from install.workspaces import write_skill
 from simulator import Simulator
-from skillwire.install.agents import Places, Scope
-from skillwire.install.installer import Installer
-from skillwire.install.state import StateFiles
-from skillwire.install.upstream import Upstream
-from skillwire.install.workspace import Workspace
-from skillwire.trust.approval import ALL_GRANTS
+from skillwire.clients import Places, Scope
+from skillwire.install import Installer, StateFiles, Upstream, Workspace
+from skillwire.trust import ALL_GRANTS
 from ui.visitor import visiting
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.text import clean_text, split_hidden
-from skillwire.ui.code import PART_LINES, show_text
-from skillwire.ui.diff import Line, RowKind, diff_texts, unified
-from skillwire.ui.languages import pattern_for
-from skillwire.ui.markdown import render_markdown
+from skillwire.ui.code import PART_LINES, Line, RowKind, diff_texts, pattern_for, show_text, unified
+from skillwire.ui.rendering import render_markdown
 
 ALLOWED = {
     *(

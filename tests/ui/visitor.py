@@ -9,11 +9,12 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 
 from simulator import opened
-from skillwire.host.host import SkillHost
-from skillwire.ui.app import ReviewApp
+from skillwire.host import SkillHost
+from skillwire.ui import ReviewApp
 
 BASE = "http://127.0.0.1:8765"
 _FORM = re.compile(r"<form\b[^>]*>.*?</form>", re.DOTALL)
@@ -23,7 +24,7 @@ _FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 def form_fields(page: str, *, about: str = "", action: str = "/approve") -> dict[str, str]:
     """The hidden fields of the first form of a page that has `about` in it."""
     for form in _FORM.findall(page):
-        if about in form and f'action="{action}"' in form:
+        if about in form and re.search(f'action="[^"]*{action}"', form):
             return {name: unescape(value) for name, value in _FIELD.findall(form)}
     raise AssertionError(f"no form for {action} about {about}")
 
@@ -34,14 +35,20 @@ class Visitor:
     def __init__(self, app: ReviewApp, host: SkillHost) -> None:
         self.app = app
         self.host = host
+        self.root = ""
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE)
 
-    async def enter(self) -> None:
-        answer = await self.client.get(self.app.link())
+    async def enter(self, link: str = "") -> None:
+        answer = await self.client.get(link or self.app.link())
         assert answer.status_code == 200
+        [self.root] = re.findall(r'content="0;url=(/[^/"]+)/', answer.text)
+
+    def at(self, path: str) -> str:
+        """Where a page of this session is. What is outside of every session stays as it is."""
+        return path if path.startswith(("http", "/open", "/static")) else self.root + path
 
     async def get(self, path: str, **headers: str) -> httpx2.Response:
-        return await self.client.get(path, headers=headers)
+        return await self.client.get(self.at(path), headers=headers)
 
     async def page(self, path: str) -> str:
         answer = await self.get(path)
@@ -49,12 +56,20 @@ class Visitor:
         return answer.text
 
     async def form(self, path: str, *, about: str = "", action: str = "/approve") -> dict[str, str]:
-        """The hidden fields of the first form of a page that has `about` in it."""
-        return form_fields(await self.page(path), about=about, action=action)
+        """The hidden fields of the first form of a page that has `about` in it, when there is one.
+
+        The inbox offers a decision when the texts of a skill were checked.
+        """
+        with anyio.fail_after(30):
+            while True:
+                try:
+                    return form_fields(await self.page(path), about=about, action=action)
+                except AssertionError:
+                    await anyio.sleep(0.05)
 
     async def post(self, path: str, form: dict[str, str], *, origin: str | None = BASE) -> httpx2.Response:
         headers = {} if origin is None else {"origin": origin}
-        return await self.client.post(path, data=form, headers=headers)
+        return await self.client.post(self.at(path), data=form, headers=headers)
 
 
 @asynccontextmanager
@@ -65,6 +80,6 @@ async def visiting(
     async with opened(folder, **servers) as host:
         app = ReviewApp(host, names=["127.0.0.1", "localhost"], port=8765, **(app_options or {}))
         visitor = Visitor(app, host)
-        async with visitor.client:
+        async with visitor.client, app.running():
             await visitor.enter()
             yield visitor

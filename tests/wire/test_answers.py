@@ -9,7 +9,7 @@ import pytest
 
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import Limits
-from skillwire.skill.uris import parse_uri
+from skillwire.skill import parse_uri
 from skillwire.wire.responses import directory_page, extent, file_bytes, list_page, single_entry
 
 URI = parse_uri("skill://refunds/SKILL.md")

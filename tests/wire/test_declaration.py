@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.wire.declaration import Declaration, declaration_in
+from skillwire.wire import Declaration, declaration_in
 
 ID = "io.modelcontextprotocol/skills"
 

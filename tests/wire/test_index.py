@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.errors import FormatError
-from skillwire.skill.dialects import Dialect
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
+from skillwire.skill import DYNAMIC, NO_SIZE, Dialect, SkillEntry, digest_of
 from skillwire.wire.index import FILE_DIGESTS, parse_index
 
 DIGEST = digest_of(b"x")
@@ -152,7 +150,11 @@ def test_something_that_is_no_index_is_refused(data: bytes) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(

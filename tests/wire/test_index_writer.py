@@ -7,10 +7,8 @@ import json
 import pytest
 
 from sample_entries import make_entry
-from skillwire.skill.dialects import Dialect
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.wire.index import parse_index
-from skillwire.wire.index_writer import INDEX_DIALECTS, SCHEMA, write_index
+from skillwire.skill import DYNAMIC, Dialect, SkillEntry
+from skillwire.wire.index import INDEX_DIALECTS, SCHEMA, parse_index, write_index
 
 ENTRIES = [
     make_entry("skill://acme/refunds/SKILL.md", {"été/#1?.md": b"x"}, fields={"license": "MIT", "n": 1}),

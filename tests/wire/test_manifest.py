@@ -13,11 +13,16 @@ from hypothesis import strategies as st
 
 from sample_entries import make_entry
 from skillwire.errors import FormatError
-from skillwire.skill.dialects import Dialect
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC
-from skillwire.wire.manifest import bind_to_manifest, write_manifest
-from skillwire.wire.scan import ListedResource, bare_skills, resource_page, scanned_entry, with_manifests
+from skillwire.skill import DYNAMIC, Dialect, digest_of
+from skillwire.wire import ListedResource
+from skillwire.wire.legacy_resources import (
+    bare_skills,
+    bind_to_manifest,
+    resource_page,
+    scanned_entry,
+    with_manifests,
+    write_manifest,
+)
 
 SKILL = ListedResource("skill://demo/SKILL.md", "Shows things.")
 FILE = {"path": "SKILL.md", "size": 1, "hash": digest_of(b"x")}

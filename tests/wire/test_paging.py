@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.wire.paging import PageLimits, Stop
+from skillwire.wire import PageLimits, Stop
 
 SMALL = replace(DEFAULT_LIMITS, pages=3, entries_per_server=10)
 

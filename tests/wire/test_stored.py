@@ -10,10 +10,8 @@ import pytest
 
 from sample_entries import make_entry
 from skillwire.errors import FormatError
-from skillwire.skill.dialects import Dialect, Draft
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
-from skillwire.wire.stored import entry_from_stored, entry_to_stored
+from skillwire.skill import DYNAMIC, NO_SIZE, Dialect, Draft, SkillEntry, digest_of
+from skillwire.wire import entry_from_stored, entry_to_stored
 
 FINAL = make_entry(files={"a.md": b"a"})
 assert FINAL.resources is not DYNAMIC

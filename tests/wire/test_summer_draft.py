@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.skill.dialects import Dialect
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, NO_SIZE
-from skillwire.skill.uris import parse_uri
+from skillwire.skill import DYNAMIC, NO_SIZE, Dialect, digest_of, parse_uri
+from skillwire.wire import entry_from_wire, entry_to_wire
 from skillwire.wire.responses import list_page, single_entry
-from skillwire.wire.v1 import entry_from_wire, entry_to_wire
 
 URI = "skill://acme/refunds/SKILL.md"
 FILE = {"uri": URI, "digest": digest_of(b"x")}

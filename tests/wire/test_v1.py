@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire import DYNAMIC, FormatError, SkillEntry, SkillResource
-from skillwire.skill.digests import digest_of
-from skillwire.skill.uris import SkillUri, child_uri, make_uri
-from skillwire.wire.v1 import entry_from_wire, entry_to_wire
+from skillwire.skill import SkillUri, child_uri, digest_of, make_uri
+from skillwire.wire import entry_from_wire, entry_to_wire
 
 SEGMENTS = st.text(
     st.characters(exclude_characters="/\\\0", exclude_categories=["Cs"]), min_size=1, max_size=8

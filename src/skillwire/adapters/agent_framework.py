@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from skillwire.adapters.calls import Question, ShownQuestions, ask_or_call, may_ask, missing_package, refused
-from skillwire.catalog.registry import RegisteredSkill
-from skillwire.host.host import SkillHost
-from skillwire.host.tools import Tool
+from skillwire.catalog import RegisteredSkill
+from skillwire.host import SkillHost, Tool
 from skillwire.text import clean_line
 
 try:

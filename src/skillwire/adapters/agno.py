@@ -13,9 +13,7 @@ from functools import partial
 from typing import Any
 
 from skillwire.adapters.calls import Question, ShownQuestions, may_ask, missing_package
-from skillwire.host.host import SkillHost
-from skillwire.host.threads import run_sync
-from skillwire.host.tools import Tool
+from skillwire.host import SkillHost, Tool, run_sync
 
 try:
     from agno.skills import Skills

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillwire.adapters.calls import answered_calls, field, items
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 
 def tools_for(host: SkillHost) -> list[dict[str, Any]]:

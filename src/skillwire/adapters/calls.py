@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from skillwire.catalog.render import LIST_TOOL, READ_TOOL, SEARCH_TOOL
-from skillwire.host.approvals.asking import ApprovalRequest
-from skillwire.host.host import SkillHost
-from skillwire.host.reader import ReadRequest
-from skillwire.host.threads import on_loop
-from skillwire.host.tools import Tool, ToolResult
-from skillwire.skill.uris import shown_uri
+from skillwire.catalog import LIST_TOOL, READ_TOOL, SEARCH_TOOL
+from skillwire.consent import ApprovalRequest
+from skillwire.host import ReadRequest, ServerTool, SkillHost, Tool, ToolResult
+from skillwire.host.host import on_loop
+from skillwire.skill import shown_uri
 from skillwire.version import pip_command
+
+_NAME_CHARS: Final = 64
+"""Model services take no longer name of a tool."""
 
 
 def missing_package(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
@@ -60,6 +62,19 @@ async def call_tool(host: SkillHost, name: object, arguments: object) -> ToolRes
                     return ToolResult(f"{tool.name}: the arguments are not JSON", is_error=True)
             return await tool.handler(cast("Mapping[str, Any]", arguments))
     return None
+
+
+def tool_names(tools: Iterable[ServerTool], *, taken: Collection[str] = ()) -> dict[str, ServerTool]:
+    """A name for each tool that every model service accepts: `SERVER__NAME`, numbered if it is taken."""
+    named: dict[str, ServerTool] = {}
+    for tool in tools:
+        whole = re.sub(r"[^A-Za-z0-9_-]", "_", f"{tool.server}__{tool.name}")
+        name, number = whole[:_NAME_CHARS], 2
+        while name in named or name in taken:
+            name = f"{whole[: _NAME_CHARS - len(str(number)) - 1]}_{number}"
+            number += 1
+        named[name] = tool
+    return named
 
 
 async def answered_calls(

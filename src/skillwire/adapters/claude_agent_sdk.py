@@ -13,8 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from skillwire.clients import Places, Scope, agents
 from skillwire.errors import VerificationError
-from skillwire.install import Link, LockedSkill, Places, Scope, Tree, agents, parse_lock
+from skillwire.install import Link, LockedSkill, Tree, parse_lock
 from skillwire.install.disk import look_at
 from skillwire.install.lock import LOCK_NAME
 

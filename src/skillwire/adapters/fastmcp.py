@@ -22,16 +22,16 @@ from pydantic import BaseModel, ConfigDict
 
 from skillwire.adapters.calls import missing_package
 from skillwire.errors import SourceError
-from skillwire.host.config.server import ServerConfig
-from skillwire.trust.approval import Policy
+from skillwire.host import ServerConfig
+from skillwire.trust import ApprovalMode
 from skillwire.version import VERSION
-from skillwire.wire.declaration import declaration_in
-from skillwire.wire.v1 import (
+from skillwire.wire import (
     DIRECTORY_READ_SETTING,
     EXTENSION_ID,
     METHOD_GET,
     METHOD_LIST,
     METHOD_READ_DIRECTORY,
+    declaration_in,
 )
 
 try:
@@ -56,10 +56,10 @@ class _AnyResult(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-def server_behind(client: Client[Any], *, approval: Policy = Policy.PROMPT) -> ServerConfig:
+def server_behind(client: Client[Any], *, approval: ApprovalMode = ApprovalMode.PROMPT) -> ServerConfig:
     """A server for `SkillHost(servers=...)` that is reached through a FastMCP client.
 
-    The client is cloned: one that you have open is not disturbed. `approval` is the policy of the server.
+    The client is cloned: one that you have open is not disturbed. `approval` is the server's approval mode.
     """
     passed_on: list[Client[Any]] = []
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, refused
-from skillwire.host.host import SkillHost
-from skillwire.host.tools import Tool
+from skillwire.host import SkillHost, Tool
 
 try:
     from google.adk.tools.base_tool import BaseTool

@@ -13,9 +13,7 @@ from functools import partial
 from typing import Any
 
 from skillwire.adapters.calls import Question, ask_or_call, missing_package, refused
-from skillwire.host.host import SkillHost
-from skillwire.host.threads import run_sync
-from skillwire.host.tools import Tool, ToolResult
+from skillwire.host import SkillHost, Tool, ToolResult, run_sync
 
 try:
     from langchain.agents.middleware import AgentMiddleware

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillwire.adapters.calls import answered_calls, call_tool, field, items
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 
 def chat_tools(host: SkillHost) -> list[dict[str, Any]]:

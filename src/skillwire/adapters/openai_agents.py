@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, refused
-from skillwire.host.host import SkillHost
-from skillwire.host.tools import Tool
+from skillwire.host import SkillHost, Tool
 
 try:
     from agents import FunctionTool

@@ -10,8 +10,10 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from skillwire.adapters.calls import Question, ask_or_call, field, missing_package
-from skillwire.host.host import SkillHost
+from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, tool_names
+from skillwire.errors import SkillwireError
+from skillwire.host import ServerTool, SkillHost
+from skillwire.text import for_model
 
 try:
     from pydantic_ai import RunContext
@@ -27,12 +29,25 @@ _ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(
 class SkillToolset(AbstractToolset[Any]):
     """The catalog of a host as instructions, and its tools."""
 
-    def __init__(self, host: SkillHost, *, id: str | None = "skills", budget: int | None = None) -> None:
-        """`budget` is for the catalog, in characters. The host has to be open while an agent runs."""
+    def __init__(
+        self,
+        host: SkillHost,
+        *,
+        id: str | None = "skills",
+        budget: int | None = None,
+        server_tools: bool = False,
+    ) -> None:
+        """`budget` is for the catalog, in characters. The host has to be open while an agent runs.
+
+        With `server_tools`, the tools of the host's servers are there too, each as `SERVER__NAME`. Each call
+        is for the host's `ask_tool` to allow.
+        """
         self._host = host
         self._id = id
         self._budget = budget
+        self._server_tools = server_tools
         self._asked: dict[str, str] = {}
+        self._named: dict[str, ServerTool] = {}
 
     @property
     def id(self) -> str | None:
@@ -42,28 +57,39 @@ class SkillToolset(AbstractToolset[Any]):
         return self._host.catalog(budget=self._budget) or None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        tools = {tool.name: (tool.description, tool.input_schema) for tool in self._host.tools()}
+        if self._server_tools:
+            self._named = tool_names(await self._host.server_tools(), taken=tools)
+            for name, tool in self._named.items():
+                tools[name] = (f"A tool of the server {tool.server}: {tool.description}", tool.input_schema)
         return {
-            tool.name: ToolsetTool(
+            name: ToolsetTool(
                 toolset=self,
-                tool_def=ToolDefinition(
-                    name=tool.name, description=tool.description, parameters_json_schema=tool.input_schema
-                ),
+                tool_def=ToolDefinition(name=name, description=said, parameters_json_schema=schema),
                 max_retries=0,
                 args_validator=_ANY_ARGUMENTS,
             )
-            for tool in self._host.tools()
+            for name, (said, schema) in tools.items()
         }
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
+        if (called := self._named.get(name)) is not None:
+            try:
+                result = await self._host.call_tool(called.server, called.name, tool_args)
+            except SkillwireError as error:
+                raise ToolFailed(for_model(str(error))) from None
+            if result.is_error:
+                raise ToolFailed(result.text)
+            return result.text
         call_id = ctx.tool_call_id or ""
         yes = ""
         if ctx.tool_call_approved:
             # What was shown comes back with the answer, or is known from this process.
             yes = str(field(ctx.tool_call_metadata, "digest") or self._asked.pop(call_id, ""))
-        called = next(known for known in self._host.tools() if known.name == name)
-        outcome = await ask_or_call(self._host, called, tool_args, yes=yes)
+        own = next(known for known in self._host.tools() if known.name == name)
+        outcome = await ask_or_call(self._host, own, tool_args, yes=yes)
         if isinstance(outcome, Question):
             self._asked[call_id] = outcome.digest
             raise ApprovalRequired(metadata=outcome.as_dict())

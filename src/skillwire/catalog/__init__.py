@@ -7,31 +7,50 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
+    from skillwire.catalog.naming import EVERYTHING as EVERYTHING
+    from skillwire.catalog.naming import SPEC_NAMING as SPEC_NAMING
     from skillwire.catalog.naming import Keeper as Keeper
     from skillwire.catalog.naming import Naming as Naming
+    from skillwire.catalog.naming import Selection as Selection
     from skillwire.catalog.naming import SkillKey as SkillKey
     from skillwire.catalog.naming import Spellings as Spellings
+    from skillwire.catalog.naming import clean_handle as clean_handle
+    from skillwire.catalog.naming import fold_handle as fold_handle
+    from skillwire.catalog.naming import plain_name as plain_name
+    from skillwire.catalog.naming import skill_path as skill_path
     from skillwire.catalog.registry import Changes as Changes
     from skillwire.catalog.registry import Collision as Collision
     from skillwire.catalog.registry import RegisteredSkill as RegisteredSkill
     from skillwire.catalog.registry import Registry as Registry
+    from skillwire.catalog.render import LIST_TOOL as LIST_TOOL
+    from skillwire.catalog.render import LOAD_TOOL as LOAD_TOOL
+    from skillwire.catalog.render import READ_TOOL as READ_TOOL
+    from skillwire.catalog.render import SEARCH_TOOL as SEARCH_TOOL
+    from skillwire.catalog.render import ActiveSkill as ActiveSkill
     from skillwire.catalog.render import CatalogText as CatalogText
+    from skillwire.catalog.render import FrameText as FrameText
+    from skillwire.catalog.render import ItemText as ItemText
+    from skillwire.catalog.render import Replay as Replay
+    from skillwire.catalog.render import fit_catalog as fit_catalog
+    from skillwire.catalog.render import heading as heading
     from skillwire.catalog.render import render_catalog as render_catalog
     from skillwire.catalog.render import render_file as render_file
     from skillwire.catalog.render import render_skill as render_skill
-    from skillwire.catalog.replay import ActiveSkill as ActiveSkill
-    from skillwire.catalog.replay import Replay as Replay
-    from skillwire.catalog.selection import Selection as Selection
     from skillwire.catalog.tokenize import Query as Query
+    from skillwire.catalog.tokenize import parse_query as parse_query
 
 export(
     __name__,
     {
-        "naming": "Keeper Naming SkillKey Spellings",
+        "naming": (
+            "EVERYTHING SPEC_NAMING Keeper Naming Selection SkillKey Spellings clean_handle "
+            "fold_handle plain_name skill_path"
+        ),
         "registry": "Changes Collision RegisteredSkill Registry",
-        "render": "CatalogText render_catalog render_file render_skill",
-        "replay": "ActiveSkill Replay",
-        "selection": "Selection",
-        "tokenize": "Query",
+        "render": (
+            "LIST_TOOL LOAD_TOOL READ_TOOL SEARCH_TOOL ActiveSkill CatalogText FrameText ItemText "
+            "Replay fit_catalog heading render_catalog render_file render_skill"
+        ),
+        "tokenize": "Query parse_query",
     },
 )

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Final, TypeAlias
 
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.names import MAX_NAME_LENGTH
-from skillwire.skill.uris import SKILL_FILE, SkillUri, split_uri
+from skillwire.skill import SKILL_FILE, SkillEntry, SkillUri, digest_of, split_uri
+from skillwire.skill.uris import MAX_NAME_LENGTH
 from skillwire.text import clean_line
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 MAX_HANDLE_LENGTH: Final = 200
 _SHORT_MARK: Final = 8
@@ -117,3 +116,32 @@ def fold_handle(handle: str) -> str:
         lowered = handle.lower()
         return handle if lowered == handle else lowered  # One copy of the many that are in lower case.
     return unicodedata.normalize("NFKC", handle).casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Patterns such as `refund*`, ignoring case. `include` has one list for each file that has rules."""
+
+    include: tuple[tuple[str, ...], ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def narrowed(self, *, include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> Selection:
+        """Add rules: includes are intersected, excludes merged; an empty include denies all."""
+        included = self.include if include is None else (*self.include, tuple(include))
+        return Selection(included, (*self.exclude, *exclude))
+
+    def admits(self, entry: SkillEntry) -> bool:
+        """Whether the user wants this skill."""
+        if not self.include and not self.exclude:
+            return True
+        # Both the name as the server sent it and as it is shown: hidden characters must not evade a pattern.
+        names = {fold_handle(entry.name), fold_handle(plain_name(entry))}
+        return all(_fits(names, patterns) for patterns in self.include) and not _fits(names, self.exclude)
+
+
+EVERYTHING: Final = Selection()
+
+
+def _fits(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    folded = [fold_handle(pattern) for pattern in patterns]
+    return any(fnmatchcase(name, pattern) for name in names for pattern in folded)

@@ -7,17 +7,16 @@ reported with its origins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeAlias
 
 from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SPEC_NAMING, Naming, SkillKey, fold_handle
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
-from skillwire.issues import shown
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, shown_uri
-from skillwire.trust.origin import Origin
+from skillwire.skill import SkillEntry, SkillUri, shown_uri
+from skillwire.text import shown
+from skillwire.trust import Origin, shown_digest
 
 _NEAR = 3
 
@@ -39,6 +38,48 @@ class RegisteredSkill:
     @property
     def key(self) -> SkillKey:
         return SkillKey(self.origin, self.entry.uri)
+
+
+def copies_of(skills: Iterable[RegisteredSkill]) -> dict[SkillKey, tuple[RegisteredSkill, ...]]:
+    """The other skills with the name and exactly the files of a skill, by the one that stands for them.
+
+    That is the user's own, then the one with the first label, in whichever order they come. A skill without
+    digests is nobody's copy. Only names that occur twice cost anything.
+    """
+    by_name: dict[str, list[RegisteredSkill]] = {}
+    for skill in skills:
+        by_name.setdefault(skill.entry.name, []).append(skill)
+    found: dict[SkillKey, tuple[RegisteredSkill, ...]] = {}
+    for alike in by_name.values():
+        groups: dict[str, list[RegisteredSkill]] = {}
+        for skill in sorted(alike, key=_preference) if len(alike) > 1 else ():
+            if digest := _digest_of(skill.entry):
+                groups.setdefault(digest, []).append(skill)
+        found |= {group[0].key: tuple(group[1:]) for group in groups.values() if len(group) > 1}
+    return found
+
+
+def without_copies(skills: Sequence[RegisteredSkill]) -> tuple[RegisteredSkill, ...]:
+    """The skills, and of equal ones the first: a model has no use for the same text under two names."""
+    copies = {copy.key for group in copies_of(skills).values() for copy in group}
+    return tuple(skill for skill in skills if skill.key not in copies) if copies else tuple(skills)
+
+
+def _preference(skill: RegisteredSkill) -> tuple[str, str, str]:
+    """The order of equal skills: the user's own comes first, then the first label."""
+    return skill.origin.kind, skill.origin.label, skill.uri
+
+
+def _are_copies(skills: Sequence[RegisteredSkill]) -> bool:
+    """Whether all of them have the same name and files."""
+    return len(copies_of(skills).get(skills[0].key, ())) == len(skills) - 1
+
+
+def _digest_of(entry: SkillEntry) -> str:
+    try:
+        return shown_digest(entry) or ""
+    except FormatError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +186,15 @@ class Registry:
 
     def set_enabled(self, key: SkillKey, enabled: bool) -> None:
         """Disable or enable a skill, even before it is added."""
+        if enabled is (key not in self._disabled):
+            return
         self._listed.clear()
         if enabled:
             self._disabled.discard(key)
         else:
             self._disabled.add(key)
+        for tell in self._watchers:
+            tell(Changes())
 
     def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
         """The enabled skills, or with `disabled` all; local ones first, then by label.
@@ -186,6 +231,11 @@ class Registry:
         if not keys:
             raise self._not_found(handle)
         if len(keys) > 1:
+            # ENT-5: copies of the same bytes are one skill to whoever asks. Which one is meant is decided
+            # again each time: one of them may change.
+            alike = sorted(map(self._required, keys), key=_preference)
+            if _are_copies(alike):
+                return self._usable(alike[0].key, handle)
             raise AmbiguousName(shown(handle), sorted(self._shown[key] for key in keys))
         skill = self._usable(keys[0], handle)
         self._meanings[handle] = skill.key
@@ -270,6 +320,7 @@ class Registry:
                 if key in was and record.entry != was[key].entry
             ),
             removed=removed,
+            # Copies too: one of them may change, and a collision is reported once.
             collisions=tuple(
                 Collision(handle, tuple(map(self._skill, records))) for handle, records in clashes.items()
             ),
@@ -317,6 +368,9 @@ class Registry:
         return RegisteredSkill(
             key.origin, record.entry, self._shown[key], key not in self._disabled, record.listed
         )
+
+    def _required(self, key: SkillKey) -> RegisteredSkill:
+        return self._skill(self._records[key.origin][key.uri])
 
     def _usable(self, key: SkillKey, called: str) -> RegisteredSkill:
         record = self._at(key)

@@ -8,7 +8,7 @@ be part of a system prompt; a loaded skill is a tool result, never a system mess
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
@@ -16,14 +16,19 @@ from typing import TypeAlias
 from skillwire.catalog.naming import SkillKey, clean_handle, skill_path
 from skillwire.catalog.registry import RegisteredSkill
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
-from skillwire.skill.uris import SkillUri, path_below, skill_root
+from skillwire.skill import DYNAMIC, NO_SIZE, SetDigest, SkillEntry, SkillUri, path_below, skill_root
 from skillwire.text import clean_line, escape_xml
-from skillwire.trust.directory import DirectoryView
-from skillwire.trust.fence import Fenced, fence
-from skillwire.trust.origin import Origin
-from skillwire.trust.paths import shown_path
-from skillwire.trust.verify import VerifiedFile, VerifiedSkill
+from skillwire.trust import (
+    CheckedEntry,
+    DirectoryView,
+    Fenced,
+    Grants,
+    Origin,
+    VerifiedFile,
+    VerifiedSkill,
+    shown_path,
+)
+from skillwire.trust.fence import fence
 
 LOAD_TOOL = "load_skill"
 READ_TOOL = "read_skill_file"
@@ -220,7 +225,7 @@ def render_found(
     """
     whole, some = tuple(skills), tuple(partial)
     if not whole and not some:
-        return "No skill has these words. Try other words, or fewer."
+        return "No skill seems to fit. Try other words, or work without a skill."
     lines = [_OPEN_FOUND, _HOW_FOUND]
     if any(not skill.origin.is_local for skill in (*whole, *some)):
         lines.append(_WHOSE)
@@ -382,3 +387,85 @@ def _pointers(skill: VerifiedSkill, handle: str, known: Sequence[SkillUri], limi
     if len(files) > limits.file_pointers:
         lines.append(f'- {len(files) - limits.file_pointers} more: {LIST_TOOL}("{handle}")')
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSkill:
+    """A loaded skill: where it came from, the entry it was loaded with, and what the user granted to it."""
+
+    handle: str
+    origin: Origin
+    entry: CheckedEntry
+    grants: Grants
+    digest: SetDigest | None
+    """Of all its files; `None` for a dynamic skill."""
+    line: str
+    """The handle, the origin and the digest, on one line that is safe to print."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to put back, as a tool result or a user message, never as a system message (SEC-12)."""
+
+    text: str
+    replayed: tuple[str, ...]
+    """The handles whose text is in it, most recently loaded first."""
+    named: tuple[str, ...]
+    """The handles whose text is not in it: load them again."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A loaded skill, fenced, or the reason why it must not be repeated."""
+
+    handle: str
+    text: str
+    digest: SetDigest | None
+    problem: str = ""
+
+
+_HEAD = "These skills were loaded before the conversation was shortened. Their text is repeated here."
+_MOST_NAMED = 20
+_NO_ROOM = "has no room here"
+
+
+def fit_replay(candidates: Sequence[Candidate], budget: int) -> Replay:
+    """The texts in the given order, each once, within a number of characters; omitted skills are named.
+
+    A text is included if it fits together with the names of all omitted skills. If not even the names fit,
+    the result is empty.
+    """
+    replayed: list[Candidate] = []
+    first_of: dict[SetDigest, str] = {}
+    notes: dict[str, str] = {}
+    for one in candidates:
+        if one.problem:
+            notes[one.handle] = one.problem
+        elif one.digest is not None and one.digest in first_of:
+            notes[one.handle] = f"has the same files as {first_of[one.digest]}"
+        else:
+            notes[one.handle] = _NO_ROOM
+            if one.digest is not None:
+                first_of[one.digest] = one.handle
+    for one in candidates:
+        fitting = {handle: note for handle, note in notes.items() if handle != one.handle}
+        if notes[one.handle] == _NO_ROOM and len(_text([*replayed, one], fitting)) <= budget:
+            replayed.append(one)
+            notes = fitting
+    text = _text(replayed, notes)
+    if len(text) > budget:
+        return Replay("", (), tuple(one.handle for one in candidates))
+    return Replay(text, tuple(one.handle for one in replayed), tuple(notes))
+
+
+def _text(replayed: Sequence[Candidate], notes: Mapping[str, str]) -> str:
+    parts = [_HEAD, *(one.text for one in replayed)] if replayed else []
+    if notes:
+        named = [f"{handle} {note}" for handle, note in notes.items()]
+        more = [f"and {len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
+        lines = "\n".join(f"- {line}" for line in [*named[:_MOST_NAMED], *more])
+        parts.append(f"Not repeated; call {LOAD_TOOL} for what is still needed:\n{lines}")
+    return "\n\n".join(parts)

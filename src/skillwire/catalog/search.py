@@ -1,73 +1,125 @@
-"""SearchIndex: the one search engine, for the host and for the server's `search_skills`.
+"""SearchIndex: the one search engine, of hosts, servers, gateways, registries and evaluations.
 
-BM25 over four fields: name, description, place (label and path), and the text of `SKILL.md` if it is cached
-or local, in descending weight. Common words are ignored, unknown words are corrected to similar known ones,
-and the last word may be incomplete. Skills with the same `SKILL.md` are one result.
+BM25 over four fields: name, place (label and path), description, and the text of `SKILL.md`. docs/search.md
+has the measurements behind the weights. Common words are ignored, unknown words are corrected to similar
+ones of names and descriptions, and the last word may be incomplete. Skills with the same `SKILL.md` are one
+result. A skill that has too little of what was asked for is not a result: then no skill seems to fit.
 
-Pure and in memory: ten thousand skills are indexed in about a second, and a query takes milliseconds.
+Pure and in memory. A different word of a skill takes about eight bytes, and a query of ten thousand skills a
+few milliseconds.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final, Generic, TypeVar
 
-from skillwire.catalog.tokenize import Query, plain_words, terms_of
+from skillwire.catalog.tokenize import Query, count_terms, plain_words, terms_of
 from skillwire.text import SafeLine, safe_line
 
 K = TypeVar("K")
 
 _K1: Final = 1.2
 # Weight, how much length counts, and the usual length, of name, place, description and body.
-_FIELDS: Final = ((6.0, 0.3, 3), (1.0, 0.3, 5), (3.0, 0.5, 35), (0.6, 0.75, 400))
+_FIELDS: Final = ((6.0, 0.3, 3), (1.0, 0.3, 5), (3.0, 0.5, 35), (1.0, 0.75, 400))
 _PREFIX_WEIGHT: Final = 0.7
 _TYPO_WEIGHT: Final = 0.6
+# How much of a score depends on the share of the words that match.
+_COVERAGE: Final = 0.9
+_MOST_DEAD: Final = 1_000
+_LONGEST_TERM: Final = 64
+LEAST_FIT: Final = (0.1, 0.15)
+"""If the best match has some of the words only and a lower `Match.fit`, no skill seems to fit. The first is
+for skills without bodies, the second for skills with them; in between, in proportion."""
+FEW_SKILLS: Final = 20
+"""Among fewer skills it is not known which words are rare, so `LEAST_FIT` does not apply."""
+BODY_CHARS: Final = 32_768
+"""The number of characters of a body that are searched. Its beginning says what a skill is about."""
 MOST_EXPANSIONS: Final = 24
 """The number of words that an incomplete or a misspelled word may stand for."""
 SHORTEST_PREFIX: Final = 2
 """The number of letters from which the last word may be incomplete."""
 
 
+def body_terms(text: str) -> dict[str, int]:
+    """How often each term occurs in the searched part of a cleaned body, without terms that nobody types."""
+    counts = count_terms(text[:BODY_CHARS])
+    return {term: count for term, count in counts.items() if len(term) <= _LONGEST_TERM}
+
+
 @dataclass(frozen=True, slots=True)
 class Document(Generic[K]):
-    """The searched fields of a skill, cleaned. `digest` is that of its `SKILL.md`, if known."""
+    """The searched fields of a skill, cleaned. `digest` is that of its `SKILL.md`, if known.
+
+    The body is a text, or the result of `body_terms`.
+    """
 
     key: K
     name: str
     description: str
     place: str = ""
-    body: str = ""
+    body: str | Mapping[str, int] = ""
     digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Match(Generic[K]):
-    """A skill that matches. `partial`: only some of the words match. `copies` have the same `SKILL.md`."""
+    """A skill that matches. `partial`: only some of the words match. `copies` have the same `SKILL.md`.
+
+    `fit` is its share of the best score that a skill could have for this query.
+    """
 
     key: K
-    score: float
+    fit: float
     partial: bool
     terms: frozenset[str]
     copies: tuple[K, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Posting:
+    """The numbers of the documents that have a term, ascending, and what the term is worth in each."""
+
+    numbers: array[int]
+    values: array[float]
+
+    def value(self, number: int) -> float:
+        place = bisect_left(self.numbers, number)
+        has = place < len(self.numbers) and self.numbers[place] == number
+        return self.values[place] if has else 0.0
 
 
 class SearchIndex(Generic[K]):
     """Skills by their terms. Not thread-safe: use it from one thread at a time."""
 
     def __init__(
-        self, documents: Iterable[Document[K]] = (), *, rarity: tuple[Mapping[str, int], int] | None = None
+        self,
+        documents: Iterable[Document[K]] = (),
+        *,
+        rarity: tuple[Mapping[str, int], int] | None = None,
+        snippets: bool = True,
     ) -> None:
         """`rarity` is for an index over part of a larger collection: how many of all documents have a term,
-        and how many documents there are.
+        and how many documents there are. Without `snippets`, the bodies are not kept.
         """
         self._rarity_of = rarity
+        self._keeps_bodies = snippets
         self._documents: dict[K, Document[K]] = {}
-        self._terms: dict[K, tuple[str, ...]] = {}
-        self._postings: dict[str, dict[K, float]] = {}
+        # A document gets the next number. One that is replaced or removed keeps it until the index is packed.
+        self._numbers: dict[K, int] = {}
+        self._keys: list[K] = []
+        self._alive = bytearray()
+        self._with_body: set[K] = set()
+        self._by_digest: dict[str, list[int]] = {}
+        self._postings: dict[str, _Posting] = {}
+        # Terms of names, places and descriptions, by which typing errors are corrected.
+        self._short: Counter[str] = Counter()
         self._vocabulary: list[str] | None = None
         self.update(documents)
 
@@ -80,17 +132,9 @@ class SearchIndex(Generic[K]):
             self._forget(key)
         for document in documents:
             self._forget(document.key)
-            weights: dict[str, float] = {}
-            fields = (document.name, document.place, document.description, document.body)
-            for text, (weight, by_length, usual) in zip(fields, _FIELDS, strict=True):
-                terms = terms_of(text)
-                norm = weight / (1 - by_length + by_length * len(terms) / usual)
-                for term, count in Counter(terms).items():
-                    weights[term] = weights.get(term, 0.0) + count * norm
-            for term, value in weights.items():
-                self._postings.setdefault(term, {})[document.key] = value
-            self._documents[document.key] = document
-            self._terms[document.key] = tuple(weights)
+            self._add(document)
+        if len(self._keys) - len(self) > max(_MOST_DEAD, len(self)):
+            self._pack()
         self._vocabulary = None
 
     def search(
@@ -100,113 +144,209 @@ class SearchIndex(Generic[K]):
         groups = self._expanded(query)
         if not groups:
             return []
-        weights = [self._rarity(group) for group in groups]
-        total = sum(weights)
-        scores: dict[K, float] = {}
-        covered: dict[K, float] = {}
-        hits: dict[K, set[str]] = {}
-        for group, weight in zip(groups, weights, strict=True):
-            best: dict[K, float] = {}
-            for term, factor in group.items():
-                for key, value in self._postings.get(term, {}).items():
-                    worth = factor * weight * value * (_K1 + 1) / (value + _K1)
-                    if worth > best.get(key, 0.0):
-                        best[key] = worth
-                    hits.setdefault(key, set()).add(term)
-            for key, worth in best.items():
-                scores[key] = scores.get(key, 0.0) + worth
-                covered[key] = covered.get(key, 0.0) + weight
-        matches = [
-            Match(
-                key,
-                score * (0.4 + 0.6 * covered[key] / total),
-                covered[key] < total - 1e-9,
-                frozenset(hits[key]),
-            )
-            for key, score in scores.items()
-            if wanted(key)
+        scores = [0.0] * len(self._keys)
+        covered = [0.0] * len(self._keys)
+        total = 0.0
+        for group in groups:
+            best = self._best(group)
+            weight = self._rarity(group, len(best))
+            total += weight
+            for number, value in best:
+                scores[number] += weight * value
+                covered[number] += weight
+        most = total * (_K1 + 1)
+        # Those with all words have a rank above 1.
+        ranks = [
+            (score / most * (1 - _COVERAGE + _COVERAGE * share / total) + (share > total - 1e-9))
+            if score
+            else 0.0
+            for score, share in zip(scores, covered, strict=True)
         ]
-        matches.sort(key=lambda match: (match.partial, -match.score, str(match.key)))
-        return self._collapsed(matches, limit)
+        order = sorted(filter(ranks.__getitem__, range(len(ranks))), key=ranks.__getitem__, reverse=True)
+        if not order or (ranks[order[0]] <= 1 and scores[order[0]] < self._least_fit() * most):
+            return []
+        terms = {term for group in groups for term in group}
+        return [
+            Match(
+                self._keys[number],
+                scores[number] / most,
+                ranks[number] <= 1,
+                frozenset(term for term in terms if self._value(term, number)),
+                tuple(copies),
+            )
+            for number, copies in self._chosen(order, ranks, limit, wanted)
+        ]
+
+    def worth(self, query: Query, key: K) -> dict[str, float]:
+        """What each word of a query adds to the score of a document, by the term that stands for it."""
+        number = self._numbers[key]
+        found: dict[str, float] = {}
+        for group in self._expanded(query):
+            values = {term: factor * self._value(term, number) for term, factor in group.items()}
+            best = max(values, key=lambda term: (values[term], term), default="")
+            if best and values[best]:
+                found[best] = self._rarity(group, len(self._best(group))) * values[best]
+        return found
 
     def snippet(self, match: Match[K]) -> SafeLine:
         """The passage of the description or body that contains the words, or the beginning (SEC-11)."""
         document = self._documents[match.key]
-        if not match.terms.isdisjoint(terms_of(document.description)) or not document.body:
-            return safe_line(_passage(document.description, match.terms))
-        if not match.terms.isdisjoint(terms_of(document.body)):
-            return safe_line(_passage(document.body, match.terms))
+        body = document.body if isinstance(document.body, str) else ""
+        is_described = not match.terms.isdisjoint(terms_of(document.description))
+        if not is_described and not match.terms.isdisjoint(terms_of(body)):
+            return safe_line(_passage(body, match.terms))
         return safe_line(_passage(document.description, match.terms))
 
-    def _collapsed(self, matches: list[Match[K]], limit: int) -> list[Match[K]]:
-        """The first matches, each with its copies."""
-        chosen: list[Match[K]] = []
-        places: dict[str, int] = {}
-        copies: dict[int, list[K]] = {}
-        for match in matches:
-            digest = self._documents[match.key].digest
-            if digest and digest in places:
-                copies.setdefault(places[digest], []).append(match.key)
-            elif len(chosen) < limit:
-                if digest:
-                    places[digest] = len(chosen)
-                chosen.append(match)
-        return [
-            Match(match.key, match.score, match.partial, match.terms, tuple(copies.get(place, ())))
-            for place, match in enumerate(chosen)
+    def _add(self, document: Document[K]) -> None:
+        number = len(self._keys)
+        body = body_terms(document.body) if isinstance(document.body, str) else document.body
+        short = [count_terms(text) for text in (document.name, document.place, document.description)]
+        weights: dict[str, float] = {}
+        for terms, (weight, by_length, usual) in zip((*short, body), _FIELDS, strict=True):
+            norm = weight / (1 - by_length + by_length * sum(terms.values()) / usual)
+            for term, count in terms.items():
+                weights[term] = weights.get(term, 0.0) + count * norm
+        for term, value in weights.items():
+            posting = self._postings.get(term)
+            if posting is None:
+                posting = self._postings[term] = _Posting(array("I"), array("f"))
+            posting.numbers.append(number)
+            posting.values.append(value * (_K1 + 1) / (value + _K1))
+        self._short.update({term for terms in short for term in terms})
+        self._keys.append(document.key)
+        self._alive.append(1)
+        if body:
+            self._with_body.add(document.key)
+        if document.digest:
+            self._by_digest.setdefault(document.digest, []).append(number)
+        self._numbers[document.key] = number
+        is_kept = self._keeps_bodies and isinstance(document.body, str)
+        self._documents[document.key] = document if is_kept else replace(document, body="")
+
+    def _best(self, group: Mapping[str, float]) -> Collection[tuple[int, float]]:
+        """What the terms that stand for a word are worth in each document that has one of them."""
+        postings = [
+            (self._postings[term], factor) for term, factor in group.items() if term in self._postings
         ]
+        if len(postings) == 1 and len(self._keys) == len(self):
+            posting, factor = postings[0]
+            values = posting.values if factor == 1.0 else [factor * value for value in posting.values]
+            return list(zip(posting.numbers, values, strict=True))
+        best: dict[int, float] = {}
+        for posting, factor in postings:
+            for number, value in zip(posting.numbers, posting.values, strict=True):
+                if factor * value > best.get(number, 0.0) and self._alive[number]:
+                    best[number] = factor * value
+        return best.items()
+
+    def _value(self, term: str, number: int) -> float:
+        posting = self._postings.get(term)
+        return 0.0 if posting is None else posting.value(number)
+
+    def _chosen(
+        self, order: Iterable[int], ranks: Sequence[float], limit: int, wanted: Callable[[K], bool]
+    ) -> list[tuple[int, list[K]]]:
+        """The first wanted documents, each with its copies. Ties are in the order of their keys."""
+
+        def name(number: int) -> str:
+            return str(self._keys[number])
+
+        chosen: list[tuple[int, list[K]]] = []
+        done: set[int] = set()
+        for _, ties in groupby(order, ranks.__getitem__):
+            for number in sorted(ties, key=name):
+                if len(chosen) == limit:
+                    return chosen
+                if number in done or not wanted(self._keys[number]):
+                    continue
+                same = self._by_digest.get(self._documents[self._keys[number]].digest, ())
+                copies = [
+                    copy for copy in same if copy != number and ranks[copy] and wanted(self._keys[copy])
+                ]
+                copies.sort(key=lambda copy: (-ranks[copy], name(copy)))
+                chosen.append((number, [self._keys[copy] for copy in copies]))
+                done.update(same)
+        return chosen
 
     def _expanded(self, query: Query) -> list[dict[str, float]]:
         """For each word of a query, the terms of the index that it stands for, with their weights."""
+        # A word that other documents have is not misspelled.
+        known = () if self._rarity_of is None else self._rarity_of[0]
         groups: list[dict[str, float]] = []
         for place, alternatives in enumerate(query.terms):
-            group = {term: 1.0 for term in alternatives if term in self._postings}
+            group = {term: 1.0 for term in alternatives if term in self._postings or term in known}
             if place == len(query.terms) - 1 and len(query.prefix) >= SHORTEST_PREFIX:
                 for term in self._starting_with(query.prefix):
                     group.setdefault(term, _PREFIX_WEIGHT)
             if not group:
-                group = dict.fromkeys(self._similar(alternatives[0]), _TYPO_WEIGHT)
+                group = dict.fromkeys(similar_terms(alternatives[0], self._words()), _TYPO_WEIGHT)
             groups.append(group)
         return groups if any(groups) else []
 
-    def _rarity(self, group: Collection[str]) -> float:
-        """The weight of a word; an unknown word counts like the rarest."""
+    def _least_fit(self) -> float:
+        low, high = LEAST_FIT
+        has_few = self._count() < FEW_SKILLS
+        return 0.0 if has_few else low + (high - low) * len(self._with_body) / len(self)
+
+    def _count(self) -> int:
+        return len(self) if self._rarity_of is None else self._rarity_of[1]
+
+    def _rarity(self, group: Collection[str], having: int) -> float:
+        """The weight of a word that so many documents have; an unknown word counts like the rarest."""
+        count = self._count()
         if self._rarity_of is not None:
-            known, count = self._rarity_of
+            known = self._rarity_of[0]
             having = min(count, max((known.get(term, 0) for term in group), default=0))
-        else:
-            keys: set[K] = set()
-            for term in group:
-                keys.update(self._postings.get(term, ()))
-            count, having = len(self._documents), len(keys)
         return math.log(1 + (count - having + 0.5) / (having + 0.5))
 
     def _words(self) -> list[str]:
         if self._vocabulary is None:
-            self._vocabulary = sorted(self._postings)
+            self._vocabulary = sorted(self._short)
         return self._vocabulary
 
     def _starting_with(self, prefix: str) -> list[str]:
         words = self._words()
         start = bisect_left(words, prefix)
-        found: list[str] = []
-        for word in words[start : start + MOST_EXPANSIONS]:
-            if not word.startswith(prefix):
-                break
-            found.append(word)
-        return found
-
-    def _similar(self, term: str) -> list[str]:
-        return similar_terms(term, self._words())
+        return [word for word in words[start : start + MOST_EXPANSIONS] if word.startswith(prefix)]
 
     def _forget(self, key: K) -> None:
-        if self._documents.pop(key, None) is None:
+        document = self._documents.pop(key, None)
+        if document is None:
             return
-        for term in self._terms.pop(key):
-            postings = self._postings[term]
-            del postings[key]
-            if not postings:
-                del self._postings[term]
+        number = self._numbers.pop(key)
+        self._alive[number] = 0
+        if document.digest:
+            self._by_digest[document.digest].remove(number)
+        self._with_body.discard(key)
+        for term in {*terms_of(document.name), *terms_of(document.place), *terms_of(document.description)}:
+            self._short[term] -= 1
+            if not self._short[term]:
+                del self._short[term]
+
+    def _pack(self) -> None:
+        """Give the documents new numbers, without those that were replaced or removed."""
+        new = {number: place for place, number in enumerate(self._numbers.values())}
+        packed: dict[str, _Posting] = {}
+        for term, posting in self._postings.items():
+            pairs = [
+                (new[number], value)
+                for number, value in zip(posting.numbers, posting.values, strict=True)
+                if number in new
+            ]
+            if pairs:
+                pairs.sort()
+                packed[term] = _Posting(
+                    array("I", [number for number, _ in pairs]), array("f", [value for _, value in pairs])
+                )
+        self._postings = packed
+        self._by_digest = {
+            digest: [new[number] for number in numbers]
+            for digest, numbers in self._by_digest.items()
+            if numbers
+        }
+        self._keys = list(self._numbers)
+        self._numbers = {key: place for place, key in enumerate(self._keys)}
+        self._alive = bytearray(b"\x01" * len(self._keys))
 
 
 _SHORTEST_TYPO: Final = 4

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -36,28 +37,35 @@ _MOST_TERMS: Final = 32
 _LONGEST_COMPOUND: Final = 24
 _SHORTEST_STEM: Final = 3
 _ENDINGS: Final = (
-    ("ations", 4),
     ("ation", 4),
-    ("ments", 5),
+    ("ating", 4),
+    ("ator", 4),
+    ("ated", 4),
+    ("ate", 4),
+    ("ion", 4),
     ("ment", 5),
-    ("ings", 3),
     ("ing", 3),
-    ("ers", 4),
     ("er", 4),
     ("ied", 3),
     ("ed", 3),
     ("ly", 4),
 )
 _STOP_WORDS: Final = """
-a about after again all also am an and any are as ask at be because been before being best between
-both but by can could d did do does doing don done each else ever every few for from get gets
-getting give go going good got had has have having he help helps her here him his how i if in into
-is it its itself just keep know let like ll look looking m make makes making many may me might mine
-more most much must my myself need needs no not now of off on once one only or other our out over
-own please re really s same she should so some something somehow such sure t take tell than that the
-their them then there these they thing things this those through to too try under up us use used
-user uses using ve very want wants was way ways we well were what when where which while who whom
-why will with without won would you your yours
+a about actually after again all already also although am an and another any anybody anyone anything
+are aren aren't as ask at be because been before being best between both but by can can't could
+couldn couldn't currently d did didn didn't do does doesn doesn't doing don don't done during each
+else even ever every everybody everyone everything few for from get gets getting give go going good
+got had hadn hadn't has hasn hasn't have haven haven't having he he's help helps her here him his
+how however i i'd i'll i'm i've if in into is isn isn't it it's its itself just keep know let let's
+like ll look looking lot lots m make makes making many may maybe me might mine more most much must
+mustn mustn't my myself need needs no nobody not nothing now of off ok okay on once one only or
+other our out over own please re really s same shan't she she's should shouldn shouldn't since so
+some somebody somehow someone something still such sure t take tell than that that's the their them
+then there there's these they they're they've thing things this those though through to too try
+under until up us use used user uses using ve very want wants was wasn wasn't way ways we we'd we'll
+we're we've well were weren weren't what what's when where where's whether which while who who's
+whom whose why will with without won won't would wouldn wouldn't yet you you'd you'll you're you've
+your yours
 """
 STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 
@@ -102,11 +110,20 @@ def terms_of(text: str) -> list[str]:
         if kind == "word":
             terms.extend(_word_terms(word))
         elif kind == "run":
-            terms.extend(word)
-            terms.extend(_pairs(word) if len(word) > 1 else ())
+            terms.extend(_run_terms(word))
         else:
             terms.append(word)
     return terms
+
+
+def count_terms(text: str) -> dict[str, int]:
+    """How often each term occurs in a cleaned text."""
+    counts: dict[str, int] = {}
+    for (word, kind), times in Counter(_words(_plain(text))).items():
+        terms = _word_terms(word) if kind == "word" else _run_terms(word) if kind == "run" else (word,)
+        for term in terms:
+            counts[term] = counts.get(term, 0) + times
+    return counts
 
 
 def plain_words(text: str) -> list[tuple[int, int, tuple[str, ...]]]:
@@ -143,6 +160,10 @@ def _word_terms(word: str) -> tuple[str, ...]:
     if len(parts) > 1 and len(word) <= _LONGEST_COMPOUND:
         terms.append(stem("".join(parts)))
     return tuple(terms)
+
+
+def _run_terms(run: str) -> list[str]:
+    return [*run, *(_pairs(run) if len(run) > 1 else ())]
 
 
 def _alternatives(word: str) -> tuple[str, ...]:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
-from skillwire.errors import FormatError, SourceError
+from skillwire.errors import ApprovalRequired, FormatError, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.catalog.registry import RegisteredSkill
-    from skillwire.host.approvals.stored import StoredApproval
-    from skillwire.host.host import SkillHost
-    from skillwire.skill.digests import SetDigest
-    from skillwire.trust.verify import VerifiedFile
+    from skillwire.catalog import RegisteredSkill
+    from skillwire.consent import ApprovalRequest, ConsentStore, Key, Record
+    from skillwire.host import SkillHost
+    from skillwire.skill import Digest
+    from skillwire.trust import VerifiedFile
 
 _EXPORT_BYTES: Final = 64 * 1024 * 1024
+_SIGNED: Final = "skillwire-approvals.json"
+"""The name of what is signed of an export, so that no signature of a skill is one of approvals."""
 
 
 def approve(
     *,
     names: tuple[str, ...],
-    digest: tuple[str, ...],
     everything: bool,
     allow_tools: bool,
     allow_code: bool,
@@ -31,31 +33,44 @@ def approve(
     options: HostOptions,
     as_json: bool,
 ) -> None:
-    """Approve skills with exactly the files that are shown, or that a digest names."""
+    """Approve skills with exactly the files that a person was shown on their terminal (SEC-6)."""
+    from skillwire.cli.ask import ask_person, ask_set, person_terminal
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, origin_words, show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
-    from skillwire.skill.digests import parse_set_digest
-    from skillwire.trust.approval import Grants
-    from skillwire.trust.guards import requested_tools
+    from skillwire.consent import NO_TERMINAL, require_person
+    from skillwire.trust import Grants, requested_tools
 
-    if everything and (names or on is None):
-        raise UsageError("--all: name the server with --on SERVER, and no skills")
-    if not everything and not names:
-        raise UsageError("NAME is missing: write skillwire approve [OPTIONS] NAME")
-    shown = frozenset(parse_set_digest(text) for text in digest)
+    require_person("approving a skill")
+    _check_names("approve", names, everything, on)
     grants = Grants(allowed_tools=allow_tools, execute_code=allow_code)
+    if person_terminal() is None:
+        raise _refused(f"nothing was approved: {NO_TERMINAL}")
 
     async def action(host: SkillHost) -> None:
-        rows: list[SkillRow] = []
-        screen = Screen()
-        for skill in await _selected(host, names, on):
+        skills = await _selected(host, names, on, dynamic=True)
+        for skill in skills:
             if skill.origin.is_own and grants == Grants():
                 raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
-            agreed = await _shown(host, skill, shown, options)
-            how = "approved by digest" if shown else "approved on a terminal"
+        requests = [await _request(host, skill) for skill in skills]
+        if len(requests) == 1:
+            agreed = await ask_person(requests[0], question="Approve it?") is True
+        else:
+            agreed = await ask_set(requests)
+        if not agreed:
+            what = f"{skills[0].handle} was" if len(skills) == 1 else f"the {len(skills)} skills were"
+            raise _refused(f"{what} not approved", skills[0])
+        rows: list[SkillRow] = []
+        screen = Screen()
+        for request in requests:
+            skill = request.skill
             approval = await host.admin.approve(
-                skill, digest=agreed, grants=grants, how=how, keep_files=True, caller=caller or ""
+                skill,
+                digest=request.digest,
+                grants=grants,
+                how="approved on a terminal",
+                keep_files=True,
+                caller=caller or "",
             )
             rows.append(SkillRow(skill, host.admin.status(skill)))
             if as_json:
@@ -74,17 +89,69 @@ def approve(
             documents = [skill_json(row) for row in rows]
             show_json(documents[0] if len(documents) == 1 and not everything else {"approved": documents})
 
-    single = names[0] if len(names) == 1 and not _is_pattern(names[0]) else ""
-    with_host(options, action, name=single, on=on)
+    with_host(options, action, name=_single(names), on=on)
 
 
-async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> list[RegisteredSkill]:
+def decline(
+    *,
+    names: tuple[str, ...],
+    everything: bool,
+    on: str | None,
+    caller: str | None,
+    options: HostOptions,
+    as_json: bool,
+) -> None:
+    """Decline skills with exactly the files that they have now."""
+    from skillwire.cli.screen import Screen, origin_words, show_json
+    from skillwire.cli.skill_view import SkillRow, skill_json
+
+    _check_names("approvals decline", names, everything, on)
+
+    async def action(host: SkillHost) -> None:
+        rows: list[SkillRow] = []
+        for skill in await _selected(host, names, on):
+            if skill.origin.is_own:
+                raise SourceError(f"{skill.handle} is one of your own files: remove it, or disable it")
+            await host.admin.decline(skill, how="declined on the command line", caller=caller or "")
+            rows.append(SkillRow(skill, host.admin.status(skill)))
+            if not as_json:
+                words = f"{skill.handle} from {origin_words(skill.origin)} as it is now."
+                Screen().line(("Declined ", "red"), words)
+        if as_json:
+            documents = [skill_json(row) for row in rows]
+            show_json(documents[0] if len(documents) == 1 and not everything else {"declined": documents})
+
+    with_host(options, action, name=_single(names), on=on)
+
+
+def _check_names(command: str, names: tuple[str, ...], everything: bool, on: str | None) -> None:
+    if everything and (names or on is None):
+        raise UsageError("--all: name the server with --on SERVER, and no skills")
+    if not everything and not names:
+        raise UsageError(f"NAME is missing: write skillwire {command} [OPTIONS] NAME")
+
+
+def _refused(message: str, skill: RegisteredSkill | None = None) -> ApprovalRequired:
+    origin, uri = (skill.origin.label, skill.uri) if skill else ("", "")
+    return ApprovalRequired(message, reason="denied", origin=origin, uri=uri)
+
+
+def _single(names: tuple[str, ...]) -> str:
+    """The one skill that a command is about; empty if it is about several."""
+    return names[0] if len(names) == 1 and not _is_pattern(names[0]) else ""
+
+
+def _is_pattern(name: str) -> bool:
+    return any(char in name for char in "*?[")
+
+
+async def _selected(
+    host: SkillHost, names: tuple[str, ...], on: str | None, *, dynamic: bool = False
+) -> list[RegisteredSkill]:
     """The skills that are meant, each once: by name, by pattern, or all of a server that are not approved."""
     from fnmatch import fnmatchcase
 
     from skillwire.errors import SkillNotFound
-    from skillwire.host.approvals.status import State
-    from skillwire.host.review import WAITING
 
     selected: dict[object, RegisteredSkill] = {}
     for name in names:
@@ -105,24 +172,28 @@ async def _selected(host: SkillHost, names: tuple[str, ...], on: str | None) -> 
         if not matches:
             raise SkillNotFound(f"no skill matches {name}: `skillwire list` shows their names")
         selected |= {skill.key: skill for skill in matches}
-    if not names:
-        waiting = (*WAITING, State.DYNAMIC)
-        of_server = [skill for skill in host.skills() if skill.origin.label == on]
-        selected = {skill.key: skill for skill in of_server if host.admin.status(skill).state in waiting}
-        if not selected:
-            raise SkillNotFound(f"{on} has no skill that needs approval: `skillwire list` shows all")
-    return list(selected.values())
+    if names:
+        await host.admin.check_signatures(selected.values())
+        return list(selected.values())
+    of_server = [skill for skill in host.skills() if skill.origin.label == on]
+    # Whether a skill may be approved at all can depend on who signed it.
+    await host.admin.check_signatures(of_server)
+    # Of a skill without digests, the current files are shown; there is no set of files to decline.
+    waiting = [
+        skill
+        for skill in of_server
+        if host.admin.status(skill).waits and (dynamic or not skill.entry.is_dynamic)
+    ]
+    if not waiting:
+        raise SkillNotFound(f"{on} has no skill that needs approval: `skillwire list` shows all")
+    return waiting
 
 
-async def _shown(
-    host: SkillHost, skill: RegisteredSkill, digests: frozenset[SetDigest], options: HostOptions
-) -> SetDigest:
-    """The digest of the files, once the user has seen exactly these and approves them (SEC-6)."""
-    from skillwire.cli.ask import ask_person, terminal_callback
-    from skillwire.errors import ApprovalRequired
-    from skillwire.host.approvals.asking import ApprovalRequest
-    from skillwire.trust.approval import Reason, shown_digest
-    from skillwire.trust.guards import requested_tools
+async def _request(host: SkillHost, skill: RegisteredSkill) -> ApprovalRequest:
+    """What is asked about a skill, with the digest of exactly the files that are shown (SEC-6)."""
+    from skillwire.consent import ApprovalRequest, covered_files
+    from skillwire.skill import SkillResource
+    from skillwire.trust import Reason, requested_tools, shown_digest
 
     digest = shown_digest(skill.entry)
     review = None
@@ -130,32 +201,17 @@ async def _shown(
         # Its server lists no digests: they are computed from its current files.
         review = await host.admin.fetch_files(skill.uri, server=skill.origin.label)
         digest = review.digest
-    if digest in digests:
-        return digest
-
-    def refused(message: str) -> ApprovalRequired:
-        return ApprovalRequired(message, reason="denied", origin=skill.origin.label, uri=skill.uri)
-
-    look = f"`skillwire show {skill.handle} --text{options.style_words}`"
-    if digests:
-        raise refused(
-            f"{skill.handle} has files that do not match the digest: nothing is approved; "
-            f"read it with {look} and approve {digest}"
-        )
-    if terminal_callback() is None:
-        raise refused(
-            f"{skill.handle} is not approved, because this is not a terminal: "
-            f"read it with {look}, then add --digest {digest}"
-        )
-    await host.admin.check_signatures([skill])
     status = host.admin.status(skill)
-    in_hand = {file.path: file for file in review.files} if review else {}
+    files = review.files if review else ()
+    in_hand = {name: file for file in files for name in (file.path, file.uri)}
+    shown = [SkillResource(file.uri, file.digest, len(file.data)) for file in files]
 
     async def preview(path: str) -> VerifiedFile:
         return in_hand.get(path) or await host.admin.preview(skill.uri, path, server=skill.origin.label)
 
-    request = ApprovalRequest(
+    return ApprovalRequest(
         skill=skill,
+        files=covered_files(skill.entry, shown),
         reason=Reason.CHANGED if status.changes else Reason.NEW,
         changes=status.changes,
         nested=status.nested,
@@ -166,107 +222,130 @@ async def _shown(
         preview=preview,
         approved=lambda uri: host.admin.approved_text(skill, uri),
     )
-    if await ask_person(request, question="Approve it?") is not True:
-        raise refused(f"{skill.handle} was not approved")
-    return digest
-
-
-def decline(*, name: str, digest: str | None, on: str | None, options: HostOptions, as_json: bool) -> None:
-    """Decline a skill with exactly the files that it has now, or that a digest names."""
-    from skillwire.cli.screen import Screen, origin_words, show_json
-    from skillwire.cli.skill_view import SkillRow, skill_json
-    from skillwire.skill.digests import parse_set_digest
-
-    if digest is not None:
-        parse_set_digest(digest)
-
-    async def action(host: SkillHost) -> None:
-        skill = await host.find(name, server=on)
-        if skill.origin.is_own:
-            raise SourceError(f"{skill.handle} is one of your own files: remove it, or disable it")
-        await host.admin.decline(skill, digest=digest, how="declined on the command line")
-        if as_json:
-            show_json(skill_json(SkillRow(skill, host.admin.status(skill))))
-            return
-        words = f"{skill.handle} from {origin_words(skill.origin)} as it is now."
-        Screen().line(("Declined ", "red"), words)
-
-    with_host(options, action, name=name, on=on)
-
-
-def _is_pattern(name: str) -> bool:
-    return any(char in name for char in "*?[")
 
 
 def revoke(
-    *,
-    name: str,
-    caller: str | None,
-    as_json: bool,
+    *, names: tuple[str, ...], everything: bool, on: str | None, caller: str | None, as_json: bool
 ) -> None:
-    """Revoke an approval, or take a decline back. No server is contacted."""
+    """Revoke approvals, or take declines back. No server is contacted."""
     import asyncio
 
-    from skillwire.catalog.naming import SPEC_NAMING, SkillKey, skill_path
     from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, origin_words, show_json
-    from skillwire.errors import AmbiguousName, SkillNotFound
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.directories import state_places
-    from skillwire.skill.uris import SkillUri
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.errors import SkillNotFound
 
-    store = ApprovalStore(state_places().approvals)
-    asyncio.run(store.open())
-    found = {
-        (SkillKey(stored.approval.origin, stored.approval.uri), stored.row.server): stored
-        for stored in store.all(caller=caller or "")
-        if name == stored.approval.uri
-        or name in SPEC_NAMING.handles(SkillKey(stored.approval.origin, stored.approval.uri), stored.entry)
-    }
-    if not found:
-        # Of what was declined, no entry is stored: it is found by its URI or path.
-        declined = [
-            one
-            for one in store.declines(caller=caller or "")
-            if name in (one.uri, "/".join(path := skill_path(SkillUri(one.uri))), path[-1])
-        ]
-        if not declined:
-            raise SkillNotFound(
-                f"no skill called {printable(name)} is approved or declined: `skillwire list` shows which are"
-            )
-        for one in declined:
-            asyncio.run(store.remove_declined(one))
-        if as_json:
-            show_json({"revoked": [{"uri": one.uri} for one in declined]})
-            return
-        for one in declined:
-            Screen().line(f"{printable(one.uri)} is no longer declined.")
-        return
-    if len(found) > 1:
-        raise AmbiguousName(
-            printable(name), sorted(SPEC_NAMING.handles(key, one.entry)[1] for (key, _), one in found.items())
-        )
-    [((key, _), stored)] = found.items()
-    asyncio.run(store.remove_stored(stored))
+    _check_names("revoke", names, everything, on)
+    store = _store()
+    approved: dict[Key, Record] = {}
+    declined: dict[Key, Record] = {}
+    for name in names or ("*",):
+        found = _approved_as(store, name, on, caller or "")
+        taken_back = [] if found and names else _declined_as(store, name, on, caller or "")
+        if not found and not taken_back:
+            where = f" on {printable(on)}" if on else ""
+            what = f"no skill called {printable(name)}{where}" if names else f"nothing{where}"
+            raise SkillNotFound(f"{what} is approved or declined: `skillwire list` shows which are")
+        approved |= {record.key: record for record in found}
+        declined |= {record.key: record for record in taken_back}
+    for key in (*approved, *declined):
+        asyncio.run(store.revoke(key))
     if as_json:
-        show_json({"revoked": {"server": key.origin.label, "uri": key.uri}})
+        documents = [{"server": record.label, "uri": key.uri} for key, record in approved.items()]
+        show_json({"revoked": [*documents, *({"uri": key.uri} for key in declined)]})
         return
-    Screen().line(f"{printable(key.uri)} from {origin_words(key.origin)} is no longer approved.")
+    screen = Screen()
+    for uri, origins in _copies(approved.values()):
+        screen.line(f"{printable(uri)} from {' and '.join(origins)} is no longer approved.")
+    for key in declined:
+        screen.line(f"{printable(key.uri)} is no longer declined.")
+
+
+def _copies(records: Iterable[Record]) -> Iterable[tuple[str, list[str]]]:
+    """Each skill once, with every place that it comes from: copies of the same files are one skill."""
+    from skillwire.cli.screen import origin_words
+
+    skills: dict[object, tuple[str, list[str]]] = {}
+    for record in records:
+        approval = record.approval()
+        if approval is not None:
+            known = skills.setdefault(_content(record), (approval.uri, []))
+            known[1].append(origin_words(approval.origin))
+    return skills.values()
+
+
+def _content(record: Record) -> object:
+    """What two approvals of the same skill share: its name and its files, wherever it comes from."""
+    from skillwire.skill import path_below, skill_root
+
+    approval, entry = record.approval(), record.shown
+    if approval is None or entry is None:
+        return record.key
+    root = skill_root(approval.uri)
+    files = frozenset(("/".join(path_below(uri, root)), digest) for uri, digest in approval.resources)
+    return entry.name, files
+
+
+def _approved_as(store: ConsentStore, name: str, on: str | None, caller: str) -> list[Record]:
+    """The approvals of a name or pattern. One name means one skill: its installed copy belongs to it."""
+    from fnmatch import fnmatchcase
+
+    from skillwire.catalog import SPEC_NAMING, SkillKey
+    from skillwire.cli.output import printable
+    from skillwire.errors import AmbiguousName
+
+    found: list[tuple[str, Record]] = []
+    servers = 0
+    for record in store.approved(caller=caller):
+        approval, entry = record.approval(), record.shown
+        if approval is None or entry is None or on not in (None, approval.origin.label):
+            continue
+        key = SkillKey(approval.origin, approval.uri)
+        handles = SPEC_NAMING.handles(key, entry)
+        fits = any(fnmatchcase(handle, name) for handle in handles) if _is_pattern(name) else name in handles
+        if fits or name == key.uri:
+            found.append((handles[1], record))
+            servers += not approval.origin.is_local
+    # The same files from a server and in a folder are one skill that was installed; from two servers, two.
+    if not _is_pattern(name) and (servers > 1 or len({_content(record) for _, record in found}) > 1):
+        raise AmbiguousName(printable(name), sorted(handle for handle, _ in found))
+    return [record for _, record in found]
+
+
+def _declined_as(store: ConsentStore, name: str, on: str | None, caller: str) -> list[Record]:
+    """The declines of a name or pattern. No entry is stored of them: they are found by URI or path."""
+    from fnmatch import fnmatchcase
+
+    from skillwire.catalog import skill_path
+    from skillwire.host import load_config
+    from skillwire.skill import SkillUri
+
+    server = load_config().servers.get(on) if on is not None else None
+
+    def fits(key: Key) -> bool:
+        path = skill_path(SkillUri(key.uri))
+        spellings = (key.uri, "/".join(path), path[-1])
+        if on is not None and (server is None or key.server != server.identity):
+            return False
+        return any(fnmatchcase(one, name) if _is_pattern(name) else one == name for one in spellings)
+
+    return [record for record in store.declined(caller=caller) if fits(record.key)]
 
 
 def list_approvals(*, as_json: bool) -> None:
     """What is approved: from which server, by whom, when and how."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
+    from skillwire.consent import exported
 
-    exported = [_exported(stored) for stored in _stored()]
+    documents = [exported(record) for record in _store().approved(caller=None)]
     if as_json:
-        show_json({"approvals": exported})
+        show_json({"approvals": documents})
         return
     screen = Screen()
-    for one in exported:
+    for one in documents:
         screen.line((printable(str(one["uri"])), "bold"), f"  {printable(str(one['label']))}")
         grants = [name for name in ("allowed_tools", "execute_code") if one[name]]
+        grants += [printable(" ".join(pair)) for pair in cast("list[tuple[str, str]]", one["scripts"])]
         screen.pairs(
             [
                 ("caller", printable(str(one.get("caller", "")))),
@@ -278,100 +357,123 @@ def list_approvals(*, as_json: bool) -> None:
                 ),
             ]
         )
-    if not exported:
+    if not documents:
         screen.line("Nothing is approved.")
 
 
-def export_approvals() -> None:
-    """Every approval as one JSON document, for `approvals import` elsewhere."""
-    from skillwire.cli.screen import show_json
-
-    show_json({"skillwire_approvals": 1, "approvals": [_exported(stored) for stored in _stored()]})
-
-
-def import_approvals(*, file: str, yes: bool, as_json: bool) -> None:
-    """Import exported approvals after the user has reviewed them."""
-    import asyncio
+def export_approvals(*, sign: Path | None, password_env: str | None) -> None:
+    """Every approval as one JSON document, for `approvals import` elsewhere; with a key, signed."""
     import json
-    import sys
 
-    from skillwire.cli.ask import drop_typed_ahead
+    from skillwire.cli.authoring import password
+    from skillwire.cli.screen import show_json
+    from skillwire.consent import exported
+    from skillwire.sources import load_private_key
+    from skillwire.trust import sign_files
+
+    if password_env is not None and sign is None:
+        raise UsageError("--password-env needs --sign, the private key that it unlocks")
+    approvals = [exported(record) for record in _store().approved(caller=None)]
+    document: dict[str, object] = {"skillwire_approvals": 1, "approvals": approvals}
+    if sign is not None:
+        key = load_private_key(sign, password(password_env))
+        document["signature"] = json.loads(sign_files(_signed_part(approvals), name=_SIGNED, key=key))
+    show_json(document)
+
+
+def _signed_part(approvals: object) -> dict[str, Digest]:
+    """What a signature of an export covers: every approval in it, in one spelling of the JSON."""
+    import json
+
+    from skillwire.skill import digest_of
+
+    text = json.dumps(approvals, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return {_SIGNED: digest_of(text.encode("ascii"))}
+
+
+def import_approvals(*, file: str, as_json: bool) -> None:
+    """Import exported approvals: a person agrees on their terminal, or a configured key signed them."""
+    import asyncio
+
+    from skillwire.cli.ask import answer, person_screen, person_terminal
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.errors import ApprovalRequired
+    from skillwire.consent import NO_TERMINAL, imported, require_person
+
+    require_person("importing approvals")
+    document = _read_export(Path(file))
+    try:
+        rows = [imported(one) for one in document["approvals"]]
+    except (ValueError, TypeError, LookupError, RecursionError, FormatError):
+        raise _not_an_export(file) from None
+    signer = _approver_of(document)
+    if not signer:
+        screen = person_screen()
+        for row in rows:
+            screen.line((printable(row.key.uri), "bold"), f"  {printable(row.label)}")
+            screen.pairs([("grants", row.last.grants), ("approved", printable(row.last.decided_how))])
+        if person_terminal() is None:
+            raise _refused(
+                f"nothing was imported: {printable(file)} is not signed by a publisher that `approvers` of "
+                f"your own skillwire.toml names, and {NO_TERMINAL}"
+            )
+        if asyncio.run(answer(screen, "Approve all of these?", "[y/N]")) not in ("y", "yes"):
+            raise _refused("nothing was imported")
+    asyncio.run(_store().import_records(rows))
+    if as_json:
+        show_json({"imported": len(rows), "signed_by": signer or None})
+    else:
+        by = f", signed by {printable(signer)}" if signer else ""
+        Screen().line(("Imported ", "green"), f"{counted(len(rows), 'approval')}{by}.")
+
+
+def _read_export(file: Path) -> dict[str, Any]:
+    import json
+
     from skillwire.files import read_regular
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.approvals.stored import row_from_exported
-    from skillwire.host.directories import state_places
 
     try:
-        document = json.loads(read_regular(Path(file), _EXPORT_BYTES))
-        rows = [row_from_exported(one) for one in document["approvals"]]
+        document = json.loads(read_regular(file, _EXPORT_BYTES))
     except OSError as error:
         raise SourceError(
             f"{file} cannot be read: {error.strerror}; give a file that `approvals export` wrote"
         ) from None
-    except (ValueError, TypeError, LookupError, RecursionError, FormatError):
-        raise SourceError(
-            f"{file} was not written by `skillwire approvals export`: export it again"
-        ) from None
-    screen = Screen(errors=True)
-    if not yes:
-        for row in rows:
-            grants = ", ".join(
-                name for name, given in (("tools", row.allowed_tools), ("code", row.execute_code)) if given
-            )
-            screen.line((printable(row.uri), "bold"), f"  {printable(row.label)}")
-            screen.pairs(
-                [("grants", grants), ("approved", printable(f"{row.approved_at} {row.approved_by}"))]
-            )
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise ApprovalRequired(
-                "nothing was imported, because this is not a terminal: read the file, then add --yes",
-                reason="denied",
-                origin="",
-                uri="",
-            )
-        drop_typed_ahead()
-        screen.line(("Approve all of these? ", "bold"), "[y/N]")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise ApprovalRequired("nothing was imported", reason="denied", origin="", uri="")
-    asyncio.run(ApprovalStore(state_places().approvals).import_rows(rows))
-    if as_json:
-        show_json({"imported": len(rows)})
-    else:
-        Screen().line(("Imported ", "green"), f"{counted(len(rows), 'approval')}.")
+    except (ValueError, RecursionError):
+        raise _not_an_export(str(file)) from None
+    if not isinstance(document, dict):
+        raise _not_an_export(str(file))
+    return cast("dict[str, Any]", document)
 
 
-def _stored() -> list[StoredApproval]:
+def _not_an_export(file: str) -> SourceError:
+    return SourceError(f"{file} was not written by `skillwire approvals export`: export it again")
+
+
+def _approver_of(document: Mapping[str, object]) -> str:
+    """The configured publisher who signed exactly these approvals and may approve for this user, or nothing.
+
+    Only the user's own file says who may.
+    """
+    import json
+    from datetime import UTC, datetime
+
+    from skillwire.host.config.file import load_approvers
+    from skillwire.trust import check_signature
+
+    signature = document.get("signature")
+    if signature is None or not (approvers := load_approvers()):
+        return ""
+    bundle = json.dumps(signature).encode()
+    verdict = check_signature(_signed_part(document["approvals"]), bundle, approvers, now=datetime.now(UTC))
+    return verdict.publisher if verdict.is_signed else ""
+
+
+def _store() -> ConsentStore:
     import asyncio
 
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.directories import state_places
+    from skillwire.consent import ConsentStore
+    from skillwire.host import state_places
 
-    store = ApprovalStore(state_places().approvals)
+    store = ConsentStore(state_places().approvals)
     asyncio.run(store.open())
-    return store.all(caller=None)
-
-
-def _exported(stored: StoredApproval) -> dict[str, object]:
-    import json
-
-    from skillwire.trust.approval import seen_digest, shown_digest
-
-    row = stored.row
-    return {
-        "server": row.server,
-        "label": row.label,
-        "uri": row.uri,
-        "digest": shown_digest(stored.entry) or seen_digest(stored.entry, stored.approval.resources),
-        # Which files were seen of a skill whose entry lists none.
-        "files": sorted(stored.approval.resources) if stored.entry.is_dynamic else None,
-        "allowed_tools": row.allowed_tools == 1,
-        "execute_code": row.execute_code == 1,
-        "approved_at": row.approved_at,
-        "approved_by": row.approved_by,
-        "approved_how": row.approved_how,
-        **({"caller": row.caller} if row.caller else {}),
-        "entry": json.loads(row.entry),
-    }
+    return store

@@ -26,6 +26,8 @@ class Option(NamedTuple):
     metavar: str = ""
     """The placeholder of its value in help. A flag has none."""
     default: Any = None
+    limit: str = ""
+    """The field of `Limits` that it sets. The default is the one of that field, and the value is `None`."""
     many: bool = False
     """Whether it can be repeated. The value is then a tuple."""
     choices: Mapping[str, str] = {}
@@ -35,9 +37,9 @@ class Option(NamedTuple):
     """The bounds of a number, both included."""
     off: str = ""
     """The spelling that turns a flag off."""
-    hidden: tuple[str, ...] = ()
-    """Spellings of earlier versions: accepted, but not shown."""
     completion: Completion = ""
+    seldom: bool = False
+    """Whether few people need it: `help COMMAND --all` shows it, `COMMAND --help` does not."""
 
     @property
     def name(self) -> str:
@@ -133,11 +135,14 @@ def command(
     )
 
 
-def flag(
-    spec: str, help: str, *, field: str = "", default: bool = False, hidden: tuple[str, ...] = ()
-) -> Option:
+def seldom(*options: Option) -> tuple[Option, ...]:
+    """Options that few people need."""
+    return tuple(option._replace(seldom=True) for option in options)
+
+
+def flag(spec: str, help: str, *, field: str = "", default: bool = False) -> Option:
     """An option without a value. One that is on by default has a `--no-` spelling, and so has its field."""
-    option = _option("flag", spec, help, field=field, default=default, hidden=hidden)
+    option = _option("flag", spec, help, field=field, default=default)
     return option._replace(off=f"--no-{option.name.removeprefix('--')}") if default else option
 
 
@@ -148,12 +153,9 @@ def text(
     field: str = "",
     many: bool = False,
     completion: Completion = "",
-    hidden: tuple[str, ...] = (),
 ) -> Option:
     default = () if many else None
-    return _option(
-        "text", spec, help, field=field, many=many, default=default, completion=completion, hidden=hidden
-    )
+    return _option("text", spec, help, field=field, many=many, default=default, completion=completion)
 
 
 def path(spec: str, help: str, *, field: str = "", many: bool = False) -> Option:
@@ -168,24 +170,35 @@ def choice(
     choices: Mapping[str, str] | None = None,
     field: str = "",
     default: str | None = None,
-    hidden: tuple[str, ...] = (),
 ) -> Option:
     """One of several words, as in `--log text|json`; `choices` maps words to values that differ from them."""
-    option = _option("choice", spec, help, field=field, default=default, hidden=hidden)
+    option = _option("choice", spec, help, field=field, default=default)
     values = choices or {one: one for one in option.metavar.split("|")}
     return option._replace(metavar="|".join(values), choices=values)
 
 
 def integer(
-    spec: str, help: str, *, default: int | None = None, least: int = 0, most: int | None = None
+    spec: str,
+    help: str,
+    *,
+    default: int | None = None,
+    limit: str = "",
+    least: int = 0,
+    most: int | None = None,
 ) -> Option:
-    return _option("integer", spec, help, default=default, least=least, most=most)
+    return _option("integer", spec, help, default=default, limit=limit, least=least, most=most)
 
 
 def seconds(
-    spec: str, help: str, *, default: float | None = None, least: float = 0.1, most: float = _YEAR
+    spec: str,
+    help: str,
+    *,
+    default: float | None = None,
+    limit: str = "",
+    least: float = 0.1,
+    most: float = _YEAR,
 ) -> Option:
-    return _option("number", spec, help, default=default, least=least, most=most)
+    return _option("number", spec, help, default=default, limit=limit, least=least, most=most)
 
 
 def timeout(help: str, *, default: float | None = None, least: float = 0.1) -> Option:
@@ -227,7 +240,6 @@ HOST_OPTIONS: Final = (
     flag(
         "--no-default-directories",
         "Leave out the default directories, such as .agents/skills and .claude/skills.",
-        hidden=("--no-usual",),
     ),
     path("--config FILE", "Read this file instead of the user's and the project's skillwire.toml."),
     flag("--no-config", "Read no configuration file."),

@@ -1,4 +1,4 @@
-"""`skillwire completion`: shell scripts, and the candidates that they ask for.
+"""`skillwire config completion`: shell scripts, and the candidates that they ask for.
 
 A script runs `skillwire __complete WORD...` with the words up to the cursor. The answer is one candidate a
 line; `:file` or `:directory` asks the shell for its own. No server is connected for it.
@@ -17,7 +17,7 @@ DIRECTORIES: Final = ":directory"
 _VERSION: Final = ("--version", "-V")
 
 _BASH: Final = """\
-# Add to ~/.bashrc:  source <(skillwire completion bash)
+# Add to ~/.bashrc:  source <(skillwire config completion bash)
 _skillwire() {
     local cur="${COMP_WORDS[COMP_CWORD]}" line
     COMPREPLY=()
@@ -33,7 +33,7 @@ complete -F _skillwire skillwire
 """
 _ZSH: Final = """\
 #compdef skillwire
-# Add to ~/.zshrc:  source <(skillwire completion zsh)
+# Add to ~/.zshrc:  source <(skillwire config completion zsh)
 _skillwire() {
     local -a candidates
     local line
@@ -160,7 +160,7 @@ def _starting(words: Iterable[str], current: str) -> list[str]:
 
 def _servers() -> list[str]:
     from skillwire.errors import SkillwireError
-    from skillwire.host.config.file import load_config
+    from skillwire.host import load_config
 
     try:
         return [server.label for server in load_config(fill=False).configured]
@@ -169,7 +169,7 @@ def _servers() -> list[str]:
 
 
 def _agents() -> list[str]:
-    from skillwire.install.agents import agents
+    from skillwire.clients import agents
 
     return list(agents())
 
@@ -178,10 +178,10 @@ def _skills() -> list[str]:
     """Skills of the default directories, and skills of servers that are approved."""
     from pathlib import Path
 
-    from skillwire.catalog.naming import SPEC_NAMING, SkillKey
+    from skillwire.catalog import SPEC_NAMING, SkillKey
+    from skillwire.consent import SqliteConsent
     from skillwire.errors import SkillwireError
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.directories import default_directories, state_places
+    from skillwire.host import default_directories, state_places
 
     found = [
         file.parent.name
@@ -189,9 +189,10 @@ def _skills() -> list[str]:
         for file in folder.glob("*/SKILL.md")
     ]
     try:
-        for stored in ApprovalStore(state_places().approvals).all():
-            key = SkillKey(stored.approval.origin, stored.approval.uri)
-            found.append(SPEC_NAMING.handles(key, stored.entry)[0])
+        for record in SqliteConsent(state_places().approvals).read():
+            approval, entry = record.approval(), record.shown
+            if approval is not None and entry is not None:
+                found.append(SPEC_NAMING.handles(SkillKey(approval.origin, approval.uri), entry)[0])
     except (SkillwireError, OSError):
         pass  # Fewer candidates; the command itself says what is wrong.
     return found

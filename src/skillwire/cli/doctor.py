@@ -15,8 +15,7 @@ from skillwire.errors import SkillwireError, SourceError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:
-    from skillwire.host.config.configured import HostConfig
-    from skillwire.host.host import SkillHost
+    from skillwire.host import HostConfig, SkillHost
 
 _LEVELS: Final = {"ok": ("ok     ", "green"), "note": ("note   ", "yellow"), "problem": ("problem", "red")}
 _NEEDED: Final = (
@@ -70,7 +69,9 @@ def _all(*, connect: bool, timeout: float) -> Iterator[Finding]:
         else:
             settings = finding
     yield from _guarded("clients", _clients)
+    yield from _guarded("agents", _agents)
     yield from _guarded("approvals", _approvals)
+    yield from _sandbox()
     if connect and settings is not None and settings.servers:
         yield from _guarded("servers", lambda: _servers(settings, timeout))
 
@@ -79,11 +80,19 @@ def _guarded(area: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
     """A check that fails is a finding; the others continue."""
     try:
         yield from check()
-    except SkillwireError as error:
-        yield Finding(area, "problem", str(error), "fix what it names, then run `skillwire doctor` again")
-    except ImportError as error:
+    except* SkillwireError as failed:
+        advice = "fix what it names, then run `skillwire doctor` again"
+        yield Finding(area, "problem", str(_first(failed)), advice)
+    except* ImportError as missing:
+        # Servers are connected in tasks, whose errors come in groups.
         advice = f"reinstall Skillwire: {pip_command()}"
-        yield Finding(area, "problem", f"not checked, because a package is missing: {error}", advice)
+        reason = _first(missing)
+        yield Finding(area, "problem", f"not checked, because a package is missing: {reason}", advice)
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _installation() -> Iterator[Finding]:
@@ -115,8 +124,42 @@ def _installation() -> Iterator[Finding]:
         yield Finding("installation", "note", "the command skillwire is not on the PATH", advice)
 
 
+def _agents() -> Iterator[Finding]:
+    """Whether an agent runs this, and what agents may do. Only a person approves."""
+    from skillwire.clients import running_agent
+    from skillwire.host import agents_may_install
+
+    if agents_may_install():
+        advice = "to end that, set agents_may_install = false in your own skillwire.toml"
+        yield Finding("agents", "note", "agents may install skills that ask for no tools or code", advice)
+    else:
+        yield Finding("agents", "ok", "agents may not install skills or approve them")
+    agent = running_agent(os.environ)
+    if agent is not None:
+        advice = "approve skills in a terminal of your own, or on the review page"
+        yield Finding("agent", "note", f"this command runs inside {agent}: nothing is approved here", advice)
+
+
+def _sandbox() -> Iterator[Finding]:
+    """Whether scripts of skills can run here, which is tried."""
+    from skillwire.errors import SandboxUnavailable
+    from skillwire.limits import DEFAULT_LIMITS
+
+    try:
+        if sys.platform != "linux":
+            raise SandboxUnavailable("scripts run in a sandbox on Linux alone")
+        from skillwire.sandbox import try_sandbox
+
+        how = try_sandbox(DEFAULT_LIMITS)
+    except SandboxUnavailable as error:
+        advice = "`skillwire run` refuses until then; everything else works"
+        yield Finding("sandbox", "note", f"scripts of skills cannot run here: {error}", advice)
+    else:
+        yield Finding("sandbox", "ok", f"scripts of skills run in bubblewrap; {how} holds their limits")
+
+
 def _stored_files() -> Iterator[Finding]:
-    from skillwire.host.directories import state_places
+    from skillwire.host import state_places
 
     places = state_places()
     for name, path in {
@@ -153,7 +196,7 @@ def _stored(name: str, path: Path) -> Iterator[Finding]:
 
 
 def _configuration() -> Iterator[Finding | HostConfig]:
-    from skillwire.host.config.file import load_config
+    from skillwire.host import load_config
 
     try:
         shown = load_config(fill=False)
@@ -184,7 +227,7 @@ def _configuration() -> Iterator[Finding | HostConfig]:
 
 
 def _clients() -> Iterator[Finding]:
-    from skillwire.cli.project_trust import found_servers
+    from skillwire.cli.trust import found_servers
 
     found = found_servers()
     clients = sorted({client for server in found for client in server.clients})
@@ -202,12 +245,12 @@ def _clients() -> Iterator[Finding]:
 def _approvals() -> Iterator[Finding]:
     import asyncio
 
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.directories import state_places
+    from skillwire.consent import ConsentStore
+    from skillwire.host import state_places
 
-    store = ApprovalStore(state_places().approvals)
+    store = ConsentStore(state_places().approvals)
     asyncio.run(store.open())
-    count = len(store.all())
+    count = len(store.approved())
     if store.remark:
         advice = f"approve the skills again; the previous file is saved beside {state_places().approvals}"
         yield Finding("approvals", "problem", store.remark, advice)
@@ -218,7 +261,7 @@ def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
     from dataclasses import replace
 
     from skillwire.cli.host_options import HostOptions, with_host
-    from skillwire.host.sessions import Status
+    from skillwire.host import Status
 
     limited = {
         label: replace(server, connect_seconds=timeout, call_seconds=timeout)

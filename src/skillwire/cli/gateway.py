@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from skillwire.cli.host_options import HostOptions
-from skillwire.cli.output import counted, info
+from skillwire.cli.output import counted, info, printable, write
 from skillwire.cli.parser import UsageError
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
-    from skillwire.gateway.app import Gateway
-    from skillwire.gateway.asking import ApprovalQuestion
-    from skillwire.gateway.audit import Audit
-    from skillwire.gateway.callers import Caller, Callers
-    from skillwire.gateway.options import GatewayOptions
-    from skillwire.server.http.asgi import Asgi, StoppableApp
-    from skillwire.server.legacy.features import ToolsMode
-    from skillwire.server.options import ServerOptions
-    from skillwire.ui.app import ReviewApp
+    from skillwire.access import Caller, Callers
+    from skillwire.gateway import ApprovalQuestion, Audit, Gateway, GatewayOptions
+    from skillwire.server import ServerOptions, StoppableApp, ToolsMode
+    from skillwire.ui import ReviewApp
 
 _HOW = "--tokens or --token-file"
 
@@ -40,12 +36,22 @@ class RunOptions:
     unsafe_no_auth: bool
     allow_host: tuple[str, ...]
     stateless: bool
+    metrics: str | None
     audit: Path | None
     store: str | None
-    rate: int
-    max_requests: int
-    max_connections: int
-    max_connections_per_address: int
+    rate: int | None
+    max_requests: int | None
+    max_failed_tokens: int | None
+    max_connections: int | None
+    max_connections_per_address: int | None
+    max_body_bytes: int | None
+    max_sessions: int | None
+    max_views: int | None
+    session_timeout: float | None
+    head_timeout: float | None
+    body_timeout: float | None
+    write_timeout: float | None
+    idle_timeout: float | None
     name: str | None
     instructions: str | None
     access_log: bool
@@ -56,12 +62,18 @@ class RunOptions:
     prompts: bool
     ui: bool
     ui_url: str | None
+    run: bool
 
 
 def run(**given: Any) -> None:
     """Run a gateway until its client disconnects or a signal ends it."""
-    from skillwire.cli.logs import log_to_stderr
-    from skillwire.cli.running import listen_address, read_instructions, run_until_signal
+    from skillwire.cli.running import (
+        listen_address,
+        log_to_stderr,
+        read_instructions,
+        run_until_signal,
+        serve_http,
+    )
 
     options = RunOptions(**given)
     _check(options)
@@ -73,7 +85,7 @@ def run(**given: Any) -> None:
             options.http, has_token=callers is not None, unsafe_no_auth=options.unsafe_no_auth, how=_HOW
         )
     instructions = read_instructions(options.instructions)
-    from skillwire.gateway.app import Gateway
+    from skillwire.gateway import Gateway
 
     host_options = _host_options(options)
     page = _Page() if options.ui else None
@@ -86,28 +98,44 @@ def run(**given: Any) -> None:
     )
     audit = gateway.options.audit
     what = _what(host_options)
-    try:
+    with _closing(audit):
         if address is None:
             info(f"Gateway to {what} over stdio")
             if os.isatty(0):
                 info("An MCP client is meant to start this: `skillwire gateway install CLIENT` sets one up")
             run_until_signal(gateway.run_stdio, on_hangup=audit.reopen if audit else None)
             return
-        from skillwire.server.http.server import HttpServer, listen
+        from skillwire.server import HttpServer
+        from skillwire.server.http.server import listen
 
         hosts = [*options.allow_host, address.shown_host]
-        app = gateway.http_app(allowed_hosts=hosts, stateless=options.stateless)
+        frontend = gateway.http_app(allowed_hosts=hosts, stateless=options.stateless)
+        app: StoppableApp = frontend
         listening = listen(address)
         if page is not None:
             app = page.beside(app, gateway, hosts, listening.getsockname()[1], options)
-        http = HttpServer(app, address, listening=listening, limits=gateway.server_options.limits)
+        limits = gateway.server_options.limits
+        http = HttpServer(app, address, listening=listening, limits=limits)
         info(f"Gateway to {what} at {http.url}" + (" (bearer token required)" if callers else ""))
         if page is not None:
             info(f"Review page, a link for you that works once: {page.link()}")
-        run_until_signal(http.serve, stop=http.stop, on_hangup=audit.reopen if audit else None)
-    finally:
+        on_hangup = audit.reopen if audit else None
+        serve_http(http, frontend, metrics=options.metrics, limits=limits, on_hangup=on_hangup)
+
+
+@contextmanager
+def _closing(audit: Audit | None) -> Generator[None]:
+    """Close the audit log at the end, and fail if it is not complete: nobody would notice otherwise."""
+    try:
+        yield
+    except BaseException:
         if audit is not None:
             audit.close()
+        raise
+    if audit is not None:
+        audit.close()
+        if audit.problem:
+            raise SourceError(audit.problem)
 
 
 class _Page:
@@ -127,12 +155,12 @@ class _Page:
         return self._app.link() if self._app is not None else ""
 
     def beside(
-        self, app: Asgi, gateway: Gateway, names: list[str], port: int, options: RunOptions
+        self, app: StoppableApp, gateway: Gateway, names: list[str], port: int, options: RunOptions
     ) -> StoppableApp:
         """The gateway's application with the page beside it."""
-        from skillwire.server.http.app import HEALTH_PATH, LOOPBACK, MCP_PATH, METRICS_PATH
-        from skillwire.ui.app import ReviewApp
-        from skillwire.ui.beside import PageBeside
+        from skillwire.server.http.frontend import LOOPBACK, PATHS
+        from skillwire.ui import ReviewApp
+        from skillwire.ui.app import CombinedApp
 
         known = [name for name in (*names, *LOOPBACK) if name not in ("0.0.0.0", "[::]")]  # noqa: S104 - compared
         page = self._app = ReviewApp(
@@ -142,7 +170,7 @@ class _Page:
             audit_log=options.audit,
             base_url=options.ui_url or "",
         )
-        return PageBeside(app, page, (MCP_PATH, HEALTH_PATH, METRICS_PATH))
+        return CombinedApp(app, page, PATHS)
 
 
 def _check(options: RunOptions) -> None:
@@ -162,10 +190,11 @@ def _check(options: RunOptions) -> None:
 
 
 def _host_options(options: RunOptions) -> dict[str, Any]:
-    from skillwire.host.config.publishers import load_publishers
+    from skillwire.host import load_publishers
     from skillwire.host.styles import DEFAULT
 
-    config = options.options.settings()
+    followed = options.options.followed_settings()
+    config = followed.loaded if followed is not None else options.options.settings()
     _refuse_loop(config.files)
     found: dict[str, Any] = {
         "servers": config.servers,
@@ -173,16 +202,19 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
         "disabled": config.disabled,
         "untrusted": config.skipped,
         "publishers": load_publishers(config.publishers),
+        "required_sources": config.required_sources,
         "style": options.options.style or DEFAULT,
+        # The gateway serves what is configured, and not what else is on the machine.
+        "config": replace(followed, default_directories=False) if followed is not None else None,
     }
     if options.store is not None:
         from skillwire.cli.registry import open_store
-        from skillwire.registry.approvals import SharedApprovals
+        from skillwire.registry import SharedConsent
 
-        found["approvals_file"] = SharedApprovals(open_store(options.store))
+        found["approvals_file"] = SharedConsent(open_store(options.store))
     if options.locked is not None:
         from skillwire.cli.serve_remote import locked_source
-        from skillwire.gateway.locked import LockedSkills
+        from skillwire.gateway import LockedSkills
 
         # What the lock has from servers comes from them; everything else from where it was installed.
         if any(skill.pin.kind != "mcp" for skill in LockedSkills(options.locked).lock.skills):
@@ -200,7 +232,7 @@ def _refuse_loop(files: Sequence[Path]) -> None:
     """Refuse to run below a gateway of the same files: each would start another one, without end."""
     from hashlib import sha256
 
-    from skillwire.sources.command_line import GATEWAYS
+    from skillwire.sources.process import GATEWAYS
 
     started_by = os.environ.get(GATEWAYS, "").split()
     own = sha256("\n".join(str(file.resolve()) for file in files).encode()).hexdigest()[:16]
@@ -213,62 +245,57 @@ def _refuse_loop(files: Sequence[Path]) -> None:
 
 
 def _server_options(options: RunOptions) -> ServerOptions:
-    from skillwire.limits import Limits
-    from skillwire.server.legacy.features import LegacyFeatures
-    from skillwire.server.options import ServerOptions
+    from skillwire.cli.running import http_limits
+    from skillwire.server import LegacyFeatures, ServerOptions
 
     return ServerOptions(
         ttl_ms=round(options.ttl * 1000),
         page_size=options.page_size,
         legacy_features=LegacyFeatures(tools=options.tools, prompts=options.prompts),
-        limits=Limits(
-            http_connections=options.max_connections,
-            http_connections_per_address=options.max_connections_per_address,
-        ),
+        limits=http_limits(options),
     )
 
 
 def _gateway_options(options: RunOptions, callers: Callers | None) -> GatewayOptions:
-    from skillwire.gateway.locked import LockedSkills
-    from skillwire.gateway.options import GatewayOptions
+    from skillwire.gateway import GatewayOptions
 
+    locked = None
+    if options.locked:
+        from skillwire.gateway import LockedSkills
+
+        locked = LockedSkills(options.locked)
     return GatewayOptions(
-        approval="locked" if options.locked else options.approval or "required",
-        locked=LockedSkills(options.locked) if options.locked else None,
+        approval="locked" if locked else options.approval or "required",
+        locked=locked,
         callers=callers,
         audit=_audit(options),
-        requests_per_minute=options.rate,
-        requests_at_once=options.max_requests,
+        run=options.run,
     )
 
 
 def _audit(options: RunOptions) -> Audit | None:
     if options.audit is not None:
-        from skillwire.gateway.audit import AuditLog
+        from skillwire.gateway import AuditLog
 
         return AuditLog(options.audit)
     if options.store is not None:
         from skillwire.cli.registry import open_store
-        from skillwire.registry.approvals import StoreAudit
+        from skillwire.host import state_places
+        from skillwire.registry import StoreAudit
 
-        return StoreAudit(open_store(options.store))
+        return StoreAudit(open_store(options.store), state_places().audit)
     return None
 
 
 def _callers(options: RunOptions) -> Callers | None:
-    from skillwire.cli.commands.publish import TOKEN_VARIABLE
-    from skillwire.gateway.callers import CallerFile, NamedTokens
+    from skillwire.access import CallerFile
+    from skillwire.cli.running import http_limits
+    from skillwire.cli.serve import token_callers
 
+    limits = http_limits(options)
     if options.tokens is not None:
-        return CallerFile(options.tokens)
-    from skillwire.server.http.auth import DEFAULT_NAME, TokenFile, Tokens, checked_token
-
-    if options.token_file is not None:
-        return NamedTokens(TokenFile(options.token_file))
-    token = os.environ.get(TOKEN_VARIABLE)
-    if token is None or options.http is None:
-        return None
-    return NamedTokens(Tokens({DEFAULT_NAME: checked_token(token.strip(), TOKEN_VARIABLE)}))
+        return CallerFile(options.tokens, limits=limits)
+    return None if options.http is None else token_callers(options.token_file, limits)
 
 
 def _what(host_options: dict[str, Any]) -> str:
@@ -277,3 +304,112 @@ def _what(host_options: dict[str, Any]) -> str:
     parts += [counted(directories, "folder")] if directories else []
     parts += ["the lock"] if host_options.get("sources") else []
     return " and ".join(parts)
+
+
+def callers(
+    *,
+    action: str | None,
+    name: str | None,
+    tokens: Path | None,
+    label: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """List, add or remove those who may use a gateway."""
+    if tokens is None:
+        raise UsageError("--tokens is missing: write --tokens FILE, as for `skillwire gateway`")
+    if action != "add" and (label or include or exclude or replace):
+        raise UsageError("--label, --include, --exclude and --replace need add: they are for a new caller")
+    if action in (None, "list"):
+        if name is not None:
+            raise UsageError(f"unexpected argument {name!r}: list shows every caller")
+        _list_callers(tokens, as_json=as_json)
+    elif name is None:
+        raise UsageError(f"NAME is missing: write skillwire gateway callers {action} NAME")
+    elif action == "add":
+        _add_caller(tokens, name, label, include, exclude, replace=replace, as_json=as_json)
+    else:
+        _remove_caller(tokens, name, as_json=as_json)
+
+
+def _list_callers(path: Path, *, as_json: bool) -> None:
+    """Who may use a gateway, and what each may see."""
+    from skillwire.access.callers import parse_callers, read_caller_file
+    from skillwire.cli.screen import Screen, show_json
+
+    callers = sorted(parse_callers(read_caller_file(path), str(path)).values(), key=lambda one: one.name)
+    if as_json:
+        rows = [
+            {
+                "name": caller.name,
+                "labels": None if caller.labels is None else sorted(caller.labels),
+                "include": list(caller.include),
+                "exclude": list(caller.exclude),
+                "credentials": sorted(caller.credentials),
+            }
+            for caller in callers
+        ]
+        show_json({"callers": rows})
+        return
+    screen = Screen()
+    for caller in callers:
+        screen.line((printable(caller.name), "bold"))
+        screen.pairs(
+            [
+                ("servers", "all" if caller.labels is None else printable(", ".join(sorted(caller.labels)))),
+                ("include", printable(", ".join(caller.include))),
+                ("exclude", printable(", ".join(caller.exclude))),
+                ("credentials", printable(", ".join(sorted(caller.credentials)))),
+            ]
+        )
+    if not callers:
+        screen.line("There are no callers.")
+
+
+def _add_caller(
+    path: Path,
+    name: str,
+    label: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    *,
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Add a caller to a file, and print their token once."""
+    from skillwire.access import new_token
+    from skillwire.access.callers import with_caller
+    from skillwire.cli.screen import show_json
+    from skillwire.host.config.text import write_config
+
+    token = new_token()
+    text = with_caller(
+        _text(path), name, token, labels=label, include=include, exclude=exclude, replace=replace
+    )
+    write_config(path, text)
+    if as_json:
+        show_json({"caller": name, "token": token, "file": str(path)})
+        return
+    info(f"Added {printable(name)} to {printable(str(path))}. This token is not shown again:")
+    write(token)
+
+
+def _remove_caller(path: Path, name: str, *, as_json: bool) -> None:
+    """Revoke a caller."""
+    from skillwire.access.callers import without_caller
+    from skillwire.cli.screen import show_json
+    from skillwire.host.config.text import write_config
+
+    write_config(path, without_caller(_text(path), name))
+    if as_json:
+        show_json({"removed": name, "file": str(path)})
+    else:
+        info(f"{printable(name)} can no longer use the gateway.")
+
+
+def _text(path: Path) -> str:
+    from skillwire.access.callers import read_caller_file
+
+    return read_caller_file(path) if path.exists() else ""

@@ -19,21 +19,31 @@ _BESIDE_WIDTH: Final = 36
 _BELOW: Final = 4
 _USAGE: Final = "Usage: "
 TAGLINE: Final = "Publish Agent Skills over MCP, and use them safely from any MCP server."
+_START: Final = (
+    ("skillwire new skills/pdf", "write a skill"),
+    ("skillwire serve skills", "offer a folder of skills to MCP clients"),
+    ("skillwire servers import", "find the servers of your MCP clients"),
+    ("skillwire list", "see the skills that you can use"),
+)
+_MORE: Final = (
+    ("skillwire help --all", "every command, with a line about it"),
+    ("skillwire COMMAND --help", "one command: options and examples"),
+)
 
 
-def show_help(topic: str) -> None:
-    """Print the help of a command or a group; with an empty topic, of all of them."""
-    write(help_text(topic, width=_terminal_width()))
+def show_help(topic: str, *, in_full: bool = False) -> None:
+    """Print the help of a command or a group; with an empty topic, the first screen, or every command."""
+    write(help_text(topic, width=_terminal_width(), in_full=in_full))
 
 
-def help_text(topic: str, *, width: int) -> str:
-    """The help of a command or a group; with an empty topic, of all of them."""
+def help_text(topic: str, *, width: int, in_full: bool = False) -> str:
+    """The help of a command or a group; with an empty topic, the first screen, or every command."""
     width = min(max(width, _NARROWEST), _WIDEST)
     if not topic:
-        return "\n".join(_overview(width))
+        return "\n".join(_every_command(width) if in_full else _first_screen(width))
     word = topic.partition(" ")[0]
     command = next((one for one in commands_of(word) if one.name == topic), None)
-    return "\n".join(_command(command, width) if command else _group(word, width))
+    return "\n".join(_command(command, width, in_full=in_full) if command else _group(word, width))
 
 
 def spelled(option: Option) -> str:
@@ -44,6 +54,10 @@ def spelled(option: Option) -> str:
 
 def explained(option: Option) -> str:
     """What an option does, with its default."""
+    if option.limit:
+        from skillwire.limits import DEFAULT_LIMITS
+
+        return f"{option.help} Default: {_number(getattr(DEFAULT_LIMITS, option.limit))}."
     if option.kind in ("choice", "integer", "number") and option.default is not None:
         spelling = {value: name for name, value in option.choices.items()}.get(option.default)
         return f"{option.help} Default: {spelling or _number(option.default)}."
@@ -60,37 +74,40 @@ def _usage(line: str, width: int) -> list[str]:
     return [f"{_USAGE}{first}", *(" " * len(_USAGE) + other for other in others)]
 
 
-def _overview(width: int) -> list[str]:
+def _first_screen(width: int) -> list[str]:
+    """The first screen: the words by what people want to do, and where to start. It reads no table."""
+    words = [(title.lower(), ", ".join(some)) for title, some in SECTIONS.items()]
+    return [
+        *_wrapped(TAGLINE, width),
+        "",
+        "Usage: skillwire COMMAND [OPTIONS] [ARGUMENTS]",
+        "",
+        *_columns(words, width),
+        "",
+        "Start with:",
+        *_columns(_START, width),
+        "",
+        "Read more:",
+        *_columns(_MORE, width),
+    ]
+
+
+def _every_command(width: int) -> list[str]:
     lines = [*_wrapped(TAGLINE, width), "", "Usage: skillwire COMMAND [OPTIONS] [ARGUMENTS]"]
     rows = {
-        title: [
-            (word, group.summary if (group := group_of(word)) else commands_of(word)[0].summary)
-            for word in words
-        ]
+        title: [(one.name, one.summary) for word in words for one in commands_of(word)]
         for title, words in SECTIONS.items()
     }
-    column = max(len(word) for some in rows.values() for word, _ in some)
+    column = max(len(name) for some in rows.values() for name, _ in some)
     for title, some in rows.items():
         lines += ["", f"{title}:", *_columns(some, width, column)]
-    lines += [
+    options = [(spelled(option), option.help) for option in GLOBAL_OPTIONS]
+    return [
+        *lines,
         "",
         "Options:",
-        *_columns(
-            [("-h, --help", "Show this help and exit."), ("-V, --version", "Show the version and exit.")],
-            width,
-        ),
-        "",
-        "Examples:",
-        *_columns(
-            [
-                ("skillwire serve ./skills", "offer a folder of skills to MCP clients"),
-                ("skillwire list", "see the skills that you can use"),
-                ("skillwire help serve", "the options of one command"),
-            ],
-            width,
-        ),
+        *_columns([*options, ("-V, --version", "Show the version and exit.")], width),
     ]
-    return lines
 
 
 def _group(word: str, width: int) -> list[str]:
@@ -110,7 +127,7 @@ def _group(word: str, width: int) -> list[str]:
     return [*lines, "", f"More: skillwire {commands[0].name} --help"]
 
 
-def _command(command: Command, width: int) -> list[str]:
+def _command(command: Command, width: int, *, in_full: bool) -> list[str]:
     lines = [*_wrapped(f"{command.summary}.", width)]
     if command.about:
         lines += ["", *_wrapped(command.about, width)]
@@ -120,11 +137,14 @@ def _command(command: Command, width: int) -> list[str]:
         lines += ["", "Arguments:", *_columns(rows, width)]
     parts = {"Options": command.options, "Where skills come from": HOST_OPTIONS if command.host else ()}
     for title, options in (*parts.items(), ("General", GLOBAL_OPTIONS)):
-        if options:
-            rows = [(spelled(option), explained(option)) for option in options]
+        shown = [option for option in options if in_full or not option.seldom]
+        if shown:
+            rows = [(spelled(option), explained(option)) for option in shown]
             lines += ["", f"{title}:", *_columns(rows, width)]
     if command.examples:
         lines += ["", "Examples:", *_columns(command.examples, width)]
+    if not in_full and any(option.seldom for option in command.options):
+        lines += ["", f"More: skillwire help {command.name} --all"]
     return lines
 
 

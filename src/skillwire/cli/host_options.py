@@ -6,18 +6,16 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillwire.cli.parser import UsageError
 from skillwire.files import expand_user
 
 if TYPE_CHECKING:
-    from skillwire.host.approvals.asking import ApprovalCallback
-    from skillwire.host.config.configured import HostConfig
-    from skillwire.host.config.server import ServerConfig
-    from skillwire.host.directories import LocalDirectory
-    from skillwire.host.host import SkillHost
-    from skillwire.trust.publishers import Publisher
+    from skillwire.consent import ApprovalCallback
+    from skillwire.host import HostConfig, LocalDirectory, ScriptRunner, ServerConfig, SkillHost
+    from skillwire.host.config.file import ConfigWatch
+    from skillwire.trust import Publisher
 
 Result = TypeVar("Result")
 _NO_SKILLS = (
@@ -40,28 +38,51 @@ class HostOptions:
     timeout: float | None = None
 
     @property
-    def style_words(self) -> str:
-        """The style again, for a command that is suggested: a name may mean nothing in another style."""
-        return "" if self.style is None else f" --style {self.style}"
+    def words(self) -> str:
+        """The options again, for a command that is suggested: without them a name may mean nothing."""
+        import shlex
+
+        given = [word for text in self.servers for word in ("--server", text)]
+        given += [word for text in self.directories for word in ("--dir", text)]
+        given += ["--no-default-directories"] * self.no_default_directories + ["--no-config"] * self.no_config
+        named = {"--config": self.config, "--profile": self.profile, "--style": self.style}
+        given += [word for name, value in named.items() if value is not None for word in (name, str(value))]
+        return "".join(f" {shlex.quote(word)}" for word in given)
 
     def settings(self) -> HostConfig:
         """What the configuration files say, and what the options add to it."""
-        from skillwire.host.config.configured import HostConfig
-        from skillwire.host.config.file import load_config
+        from skillwire.host import HostConfig, load_config
 
         if self.no_config and (self.config or self.profile):
             other = "--config" if self.config else "--profile"
             raise UsageError(f"{other} and --no-config exclude each other: leave out one")
         base = HostConfig() if self.no_config else load_config(file=self.config, profile=self.profile)
+        return self._added_to(base)
+
+    def _added_to(self, base: HostConfig) -> HostConfig:
         return replace(
             base,
             servers=with_timeout(_with_servers(base.servers, self.servers), self.timeout),
             default_directories=base.default_directories and not self.no_default_directories,
         )
 
+    def followed_settings(self) -> ConfigWatch | None:
+        """The same for a host that stays open and follows the files; `None` if it uses none."""
+        from skillwire.host.config.file import watch_config
+
+        if self.no_config:
+            return None
+        watched = watch_config(file=self.config, profile=self.profile)
+        return replace(
+            watched,
+            loaded=self._added_to(watched.loaded),
+            load=lambda: self._added_to(watched.load()),
+            directories=self.given_directories(),
+        )
+
     def publishers(self) -> list[Publisher]:
         """The publishers of the user's configuration."""
-        from skillwire.host.config.publishers import load_publishers
+        from skillwire.host import load_publishers
 
         return load_publishers(self.settings().publishers)
 
@@ -76,6 +97,7 @@ def with_host(
     *,
     settings: HostConfig | None = None,
     ask: ApprovalCallback | None = None,
+    runner: ScriptRunner | None = None,
     name: str = "",
     on: str | None = None,
     failures: bool = True,
@@ -86,40 +108,34 @@ def with_host(
 
     `name` and `on` are the skill and the server that a command is about: where they name a server, no other
     is connected. With `failures`, each server that failed is named on standard error. With `cached`, servers
-    are listed from disk for as long as they allow. With `watch`, changes are noticed while the action runs.
+    are listed from disk for as long as they allow; what they list is stored in any case. With `watch`,
+    changes are noticed while the action runs.
     """
     import asyncio
     import logging
 
-    from skillwire.cli.logs import log_to_stderr
     from skillwire.cli.output import error as print_error
+    from skillwire.cli.running import log_to_stderr
     from skillwire.errors import SkillNotFound
-    from skillwire.host.config.publishers import load_publishers
-    from skillwire.host.host import SkillHost
     from skillwire.host.styles import DEFAULT
 
-    config = settings or options.settings()
-    style = options.style or config.style or DEFAULT
+    followed = options.followed_settings() if watch and settings is None else None
+    config = followed.loaded if followed is not None else settings or options.settings()
     # In another style a name says nothing about its server.
-    servers = _needed(config.servers, name, on) if style == DEFAULT else config.servers
-    directories = (*config.local_directories, *options.given_directories())
+    is_default = (options.style or config.style or DEFAULT) == DEFAULT
+    servers = _needed(config.servers, name, on) if is_default else config.servers
     check_style(options.style, config)
 
     async def run() -> Result:
-        host = SkillHost(
+        host = make_host(
+            options,
+            config,
+            followed,
             servers=servers,
-            directories=directories,
-            default_directories=config.default_directories,
             watch=watch,
-            cache_listings=cached,
-            disabled=config.disabled,
-            # Only problems of what was requested are reported.
-            untrusted=config.skipped if servers is config.servers else (),
-            remarks=config.problems,
-            publishers=load_publishers(config.publishers),
-            required_sources=config.required_sources,
+            cache_listings=True if cached else "write",
             ask=ask,
-            style=style,
+            runner=runner,
         )
         waiting = asyncio.ensure_future(_show_waiting(host)) if servers and sys.stderr.isatty() else None
         try:
@@ -137,7 +153,7 @@ def with_host(
                 raise SkillNotFound(reason) from None
             if not host.skills(disabled=True):
                 said = str(error).replace(": list the skills to see their names", "")
-                raise SkillNotFound(f"{said}. {no_skills(host)}") from None
+                raise SkillNotFound(f"{said}. {no_skills(host, config)}") from None
             raise
         finally:
             if failures and not told:
@@ -148,6 +164,39 @@ def with_host(
     log_to_stderr()
     logging.getLogger("skillwire.host").setLevel(logging.ERROR)  # Each command shows failures itself.
     return asyncio.run(run())
+
+
+def make_host(
+    options: HostOptions,
+    config: HostConfig,
+    followed: ConfigWatch | None,
+    *,
+    servers: Mapping[str, ServerConfig] | None = None,
+    **more: Any,
+) -> SkillHost:
+    """A host as the options and the configuration describe it, which follows the files of `followed`.
+
+    With `servers`, only these; `more` are parameters of `SkillHost` that no configuration has.
+    """
+    from skillwire.host import SkillHost, load_publishers
+    from skillwire.host.host import follow_config
+    from skillwire.host.styles import DEFAULT
+
+    given = config.servers if servers is None else servers
+    host = SkillHost(
+        servers=given,
+        directories=(*config.local_directories, *options.given_directories()),
+        default_directories=config.default_directories,
+        disabled=config.disabled,
+        # Only problems of what was requested are reported.
+        untrusted=config.skipped if given is config.servers else (),
+        remarks=config.problems,
+        publishers=load_publishers(config.publishers),
+        required_sources=config.required_sources,
+        style=options.style or config.style or DEFAULT,
+        **more,
+    )
+    return follow_config(host, followed)
 
 
 async def _show_waiting(host: SkillHost) -> None:
@@ -189,7 +238,7 @@ def why_left_out(name: str, messages: Iterable[str]) -> str:
     return f"{printable(bare)} is left out: {found}" if found and not found.startswith("warning: ") else ""
 
 
-def no_skills(host: SkillHost, label: str | None = None) -> str:
+def no_skills(host: SkillHost, settings: HostConfig, label: str | None = None) -> str:
     """What to tell a person who sees no skills, of one server or at all, and how to get some."""
     from skillwire.cli.output import printable
     from skillwire.host.directories import DEFAULT_FOLDERS
@@ -198,6 +247,8 @@ def no_skills(host: SkillHost, label: str | None = None) -> str:
     if of:
         name = f"{printable(label)} has" if label is not None else "There are"
         return f"{name} no enabled skills: `skillwire list --all` shows the others."
+    if hidden := settings.hidden(host.admin.servers(), label):
+        return " ".join(hidden)
     if label is not None:
         return f"{printable(label)} has no skills."
     looked = f"Looked for skills in {', '.join(DEFAULT_FOLDERS)}, here and in your home."
@@ -207,7 +258,8 @@ def no_skills(host: SkillHost, label: str | None = None) -> str:
 def file_above() -> str:
     """A sentence on the configuration of a directory above this one; empty if there is none."""
     from skillwire.cli.output import printable
-    from skillwire.host.config.file import config_above, project_file
+    from skillwire.host import project_file
+    from skillwire.host.config.file import config_above
 
     above = None if project_file().exists() else config_above()
     if above is None:
@@ -254,7 +306,7 @@ def with_timeout(servers: Mapping[str, ServerConfig], timeout: float | None) -> 
 def _server(text: str) -> tuple[str, ServerConfig]:
     from skillwire.errors import SkillwireError
     from skillwire.host.config.server import parse_server
-    from skillwire.trust.origin import Origin
+    from skillwire.trust import Origin
 
     label, sign, place = text.partition("=")
     if not sign or not place.strip():
@@ -267,8 +319,8 @@ def _server(text: str) -> tuple[str, ServerConfig]:
 
 def _directory(text: str) -> Path | LocalDirectory:
     from skillwire.errors import SkillwireError
-    from skillwire.host.directories import LocalDirectory
-    from skillwire.trust.origin import Origin
+    from skillwire.host import LocalDirectory
+    from skillwire.trust import Origin
 
     label, sign, place = text.partition("=")
     if expand_user(text).is_dir():

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from glob import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from skillwire.cli.ask import person_screen
 from skillwire.cli.install_setup import (
     ask_about,
     ask_yes,
     can_ask,
     grants_for,
     installer,
+    installs_by_agent,
     nobody_to_ask,
     progress,
     run,
@@ -21,29 +25,33 @@ from skillwire.cli.install_view import (
     UNMARKED,
     conclude,
     failure_json,
+    readers_line,
     report_json,
     show_candidate,
     show_changes,
     show_failures,
+    show_names,
     show_report,
     skill_json,
 )
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
-from skillwire.cli.screen import Screen, show_json
+from skillwire.cli.screen import Screen, padded, show_json
+from skillwire.errors import FormatError
 from skillwire.files import expand_user
-from skillwire.install.candidates import Candidate, Failure
+from skillwire.install import Candidate, Failure, Installer, LockedSkill, Proposal, Report, Workspace
+from skillwire.install.apply import merge_reports
 from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
-from skillwire.install.installer import Installer
-from skillwire.install.lock import LockedSkill
-from skillwire.install.proposal import Proposal
-from skillwire.install.report import Report, merge_reports
 from skillwire.install.sources import INSTALLED
-from skillwire.trust.approval import ALL_GRANTS, Grants
-from skillwire.trust.signers import signer_change
+from skillwire.trust import ALL_GRANTS, Grants, signer_change
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
+    from skillwire.sources import Reference
+
+
+def _asks_for_grants(given: InstallOptions) -> bool:
+    return given["allow_tools"] or given["allow_code"] or given["allow_signer"]
 
 
 class InstallOptions(TypedDict):
@@ -62,6 +70,8 @@ def add(
     sources: tuple[str, ...],
     installed: bool,
     skill: tuple[str, ...],
+    list_only: bool,
+    token_env: str | None,
     agent_ids: tuple[str, ...],
     copy: bool,
     user: bool,
@@ -71,12 +81,15 @@ def add(
     """Show, ask, install, pin."""
     if not sources and not installed:
         raise UsageError("SOURCE is missing: name a server's skill, a site, a repository or a folder")
+    by_agent = not list_only and installs_by_agent(grants=_asks_for_grants(given))
     work = workspace(user=user, copy=copy)
     targets = work.choose_targets(agent_ids or None)
     named, foreign, unusable = _migrated(sources)
+    named = _resolved(named, options)
+    tokens = _tokens(named, token_env)
     if installed:
         named.append(INSTALLED)
-    tool = installer(work, options)
+    tool = installer(work, options, tokens)
 
     async def action() -> None:
         with progress(tool):
@@ -90,36 +103,290 @@ def add(
             failures += [_not_there(name, places) for name in skill if name not in known | failed]
         if installed and not given["as_json"] and not (proposal.candidates or proposal.known or failures):
             info("No installed Python package has skills: there is nothing to install.")
-        await _install(tool, proposal, failures, targets, **given)
+        if list_only:
+            _list(proposal, failures, as_json=given["as_json"])
+            return
+        await _install(tool, proposal, failures, targets, by_agent=by_agent, **given)
 
     run(action())
+
+
+def _resolved(sources: Sequence[str], options: HostOptions) -> list[str]:
+    """The sources, with the whole address of each repository. It is shown before anything is fetched."""
+    from skillwire.sources import SourceKind, parse_reference
+
+    found: list[str] = []
+    for source in sources:
+        try:
+            reference = parse_reference(source)
+            if reference.kind is SourceKind.MCP:
+                reference = _repository(source, reference.place, options) or reference
+        except FormatError:
+            found.append(source)  # Reported with the other failures.
+            continue
+        if reference.kind is SourceKind.GIT and not source.startswith("git+"):
+            at = f" at {reference.ref}" if reference.ref else ""
+            below = f", folder {reference.path}" if reference.path else ""
+            info(printable(f"{source} is the repository {reference.place}{at}{below}."))
+        found.append(reference.text if reference.kind is SourceKind.GIT else source)
+    return found
+
+
+def _repository(source: str, label: str, options: HostOptions) -> Reference | None:
+    """The repository that a text means, unless its first part is a name of any configuration.
+
+    Whether that configuration is trusted does not matter: a name must not lead elsewhere because of that.
+    """
+    from difflib import get_close_matches
+
+    from skillwire.cli.trust import found_servers
+    from skillwire.errors import SourceError
+    from skillwire.host.config.file import repository_host
+    from skillwire.sources.reference import repository_at
+
+    settings = options.settings()
+    if label in settings.servers:
+        return None
+    name = printable(label)
+    for configured in settings.configured:
+        if configured.label.casefold() == label.casefold():
+            file = printable(str(configured.file))
+            if not configured.trusted:
+                raise SourceError(
+                    f"{name} is a server of {file}, which is not trusted yet: review it with "
+                    "`skillwire trust`"
+                )
+            raise SourceError(f"{name} is a server of {file} that is not used: `skillwire servers` says why")
+    reference = repository_at(source, repository_host())
+    if reference is None:
+        return None
+    for client in found_servers():
+        if client.label.casefold() == label.casefold():
+            raise SourceError(
+                f"{name} is a server of {printable(', '.join(client.clients))}: add it with "
+                f"`skillwire servers import --write --only {printable(client.label)}`, or write "
+                f"{printable(reference.text)} for the repository"
+            )
+    if Path(source).exists():
+        raise SourceError(
+            f"{printable(source)} is a folder or file here: write ./{printable(source)} for that, and "
+            f"{printable(reference.text)} for the repository"
+        )
+    near = get_close_matches(label.casefold(), [known.casefold() for known in settings.servers], n=1)
+    if near:
+        raise SourceError(
+            f"no server is called {name}: did you mean {printable(near[0])}? If it is a repository, write "
+            f"{printable(reference.text)}"
+        )
+    return reference
+
+
+def _tokens(sources: Iterable[str], variable: str | None) -> list[tuple[str, str]]:
+    """The token of `--token-env` for the sites among the sources."""
+    import os
+
+    from skillwire.sources import SourceKind, parse_reference
+
+    if variable is None:
+        return []
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise UsageError(f"--token-env: the variable {printable(variable)} is not set: put the token into it")
+    sites = [parse_reference(one) for one in sources if one.startswith(("https://", "http://"))]
+    places = [site.place for site in sites if site.kind is SourceKind.SITE]
+    if not places:
+        raise UsageError("--token-env is for a site: `skillwire servers add` has it for an MCP server")
+    lines = "; ".join(f'[sources."{place}*"] token_env = "{variable}"' for place in places)
+    info(printable(f"For later updates, write into your own skillwire.toml: {lines}"))
+    return [(f"{escape(place)}*", token) for place in places]
+
+
+def _list(proposal: Proposal, failures: Sequence[Failure], *, as_json: bool) -> None:
+    """What the sources have, without installing anything."""
+    skills = [*proposal.candidates, *proposal.known]
+    if as_json:
+        show_json(
+            {
+                "skills": [
+                    {**skill_json(one.skill), "description": one.description}
+                    for one in sorted(skills, key=lambda one: one.name)
+                ],
+                "failed": [failure_json(failure) for failure in failures],
+            }
+        )
+    else:
+        show_names(Screen(), skills, proposal.known)
+        if skills:
+            show_failures(Screen(errors=True), failures)
+            info("To install some of them: add --skill NAME. To install all, leave out --list.")
+    conclude(Report(current=tuple(one.name for one in skills)), failures)
 
 
 def update(
     *,
     names: tuple[str, ...],
+    check: bool,
+    diff: bool,
+    local: bool,
     copy: bool,
     user: bool,
     options: HostOptions,
     **given: Unpack[InstallOptions],
 ) -> None:
-    """Show what changed, ask, install, pin."""
-    tool = installer(workspace(user=user, copy=copy), options)
+    """Show what changed, ask, install, pin; or only show it."""
+    if check and diff:
+        raise UsageError("--check and --diff exclude each other: --diff shows more")
+    if local and not diff:
+        raise UsageError("--local needs --diff: it compares with the folder on disk")
+    work = workspace(user=user, copy=copy, lock=True, names=names)
+    if check or diff:
+        if given["yes"] or given["force"] or _asks_for_grants(given):
+            raise UsageError("--check and --diff install nothing: leave out what would be granted or forced")
+        tool = installer(work, None if local else options)
+        if check:
+            run(_check(tool, names, as_json=given["as_json"]))
+        elif local:
+            _show_edits(work, names, as_json=given["as_json"])
+        else:
+            run(_show_news(tool, names, as_json=given["as_json"]))
+        return
+    by_agent = installs_by_agent(grants=_asks_for_grants(given))
+    tool = installer(work, options)
 
     async def action() -> None:
         with progress(tool):
             proposal = await tool.propose_updates(names or None)
-        await _install(tool, proposal, [*proposal.failures], **given)
+        await _install(tool, proposal, [*proposal.failures], by_agent=by_agent, **given)
 
     run(action())
 
 
+async def _check(tool: Installer, names: Sequence[str], *, as_json: bool) -> None:
+    """Ask every source whether it still has what is pinned."""
+    from skillwire.errors import InstalledInPart, OutOfSync
+    from skillwire.install import Freshness
+
+    with progress(tool):
+        checks = await tool.check(names or None)
+    old = [check for check in checks if check.freshness is Freshness.OUTDATED]
+    if as_json:
+        rows = [
+            {
+                "name": check.skill.name,
+                "source": check.skill.source,
+                "state": check.freshness.value,
+                "detail": check.detail or None,
+            }
+            for check in checks
+        ]
+        show_json({"skills": rows})
+    else:
+        screen = Screen()
+        widest = max((len(check.skill.name) for check in checks), default=0)
+        styles = {Freshness.OUTDATED: "yellow", Freshness.CURRENT: "green"}
+        for check in checks:
+            if check.freshness is Freshness.CURRENT and len(checks) > 1:
+                continue
+            detail = printable(check.detail)
+            detail = f"{detail[:19]}…" if check.freshness is Freshness.OUTDATED else detail
+            screen.line(
+                (padded(check.skill.name, widest), "bold"),
+                "  ",
+                (padded(check.freshness.value, 8), styles.get(check.freshness, "red")),
+                f"  {printable(check.skill.source)}",
+                f"  {detail}" if detail else "",
+            )
+        fresh = sum(check.freshness is Freshness.CURRENT for check in checks)
+        screen.line(f"{fresh:,} of {counted(len(checks), 'skill')} up to date.")
+    if old:
+        raise OutOfSync(
+            f"{counted(len(old), 'skill')} outdated: `skillwire update{tool.workspace.option}` shows what "
+            "changed and asks"
+        )
+    if any(check.freshness is not Freshness.CURRENT for check in checks):
+        unknown = sum(check.freshness is not Freshness.CURRENT for check in checks)
+        raise InstalledInPart(f"{counted(unknown, 'skill')} could not be checked: see above")
+
+
+def _show_edits(work: Workspace, names: Sequence[str], *, as_json: bool) -> None:
+    """What differs between the folders on disk and what is pinned."""
+    from skillwire.errors import OutOfSync
+    from skillwire.install import Tree, tree_differences
+    from skillwire.install.disk import look_at, read_file
+
+    lock = work.require_lock()
+    rows: list[dict[str, object]] = []
+    for pinned in [lock.require(name) for name in names] or lock.skills:
+        folder = work.places.canonical(work.scope) / pinned.name
+        tree = look_at(folder, [file.path for file in pinned.files])
+        if not isinstance(tree, Tree):
+            raise OutOfSync(f"{pinned.name} is not in {folder}: run `skillwire sync{work.option}`")
+        changes = [{"path": one.path, "kind": one.kind.value} for one in tree_differences(pinned.files, tree)]
+        rows.append({"name": pinned.name, "changes": changes})
+        if as_json:
+            continue
+        screen = Screen()
+        screen.line((pinned.name, "bold"), "" if changes else " is as pinned.")
+        old = {file.path: work.versions.read(file) for file in pinned.files}
+        now = {file.path: read_file(folder / file.path, file.size) for file in tree.files}
+        show_changes(screen, pinned.files, old, tree.files, now, labels=("pinned", "on-disk"))
+    if as_json:
+        show_json({"skills": rows})
+
+
+async def _show_news(tool: Installer, names: Sequence[str], *, as_json: bool) -> None:
+    """What changed at the sources since the skills were pinned."""
+    with progress(tool):
+        proposal = await tool.propose_updates(names or None)
+    if len(names) == 1:
+        for failure in proposal.failures:
+            raise failure.error
+    if as_json:
+        rows: list[dict[str, object]] = [
+            *(_news_json(proposal.before[one.name], one) for one in proposal.candidates),
+            *({"name": one.name, "changes": []} for one in proposal.known),
+        ]
+        show_json({"skills": rows, "failed": [failure_json(failure) for failure in proposal.failures]})
+    else:
+        screen = Screen()
+        for candidate in proposal.candidates:
+            before = proposal.before[candidate.name]
+            show_candidate(screen, candidate, before)
+            _show_update(screen, tool, before, candidate)
+        if proposal.known:
+            screen.line(f"Up to date: {', '.join(one.name for one in proposal.known)}")
+        show_failures(screen, proposal.failures)
+    conclude(Report(current=tuple(one.name for one in proposal.known)), proposal.failures)
+
+
+def _news_json(pinned: LockedSkill, candidate: Candidate) -> dict[str, object]:
+    from skillwire.install import Tree, tree_differences
+
+    new = candidate.skill.powers.beyond(pinned.powers)
+    rows = tree_differences(pinned.files, Tree(candidate.skill.files))
+    return {
+        "name": pinned.name,
+        "pinned": skill_json(pinned),
+        "new": skill_json(candidate.skill),
+        "changes": [{"path": row.path, "kind": row.kind.value} for row in rows],
+        "newly_requested": {"allowed_tools": list(new.allowed_tools), "scripts": list(new.scripts)},
+        "signature": candidate.signature.as_json(),
+        "signer_change": signer_change(pinned.signer, candidate.skill.signer) or None,
+    }
+
+
 def rollback(*, name: str, to: str | None, force: bool, user: bool, as_json: bool) -> None:
     """Restore an earlier version: it was approved when it was installed."""
-    tool = installer(workspace(user=user))
+    from skillwire.consent import require_person
+
+    by_agent = installs_by_agent()
+    work = workspace(user=user, lock=True, names=(name,))
+    tool = installer(work)
 
     async def action() -> None:
         candidate = tool.earlier(name, to or "")
+        if by_agent and candidate.skill.powers:
+            require_person("granting tools or code")
         report = await tool.install(
             [candidate], {name: ALL_GRANTS}, force=[name] if force else (), going_back=True
         )
@@ -127,18 +394,19 @@ def rollback(*, name: str, to: str | None, force: bool, user: bool, as_json: boo
         if report.is_whole and not as_json:
             info(
                 f"{name} is back at {candidate.skill.digest[:19]}…; "
-                "`skillwire update` installs the newest version."
+                f"`skillwire update {name}{work.option}` installs the newest version."
             )
-        conclude(report)
+        conclude(report, also=work.option)
 
     run(action())
 
 
 def remove(*, names: tuple[str, ...], force: bool, user: bool, as_json: bool) -> None:
     """Remove skills from every folder and from the lock."""
-    report = installer(workspace(user=user)).remove(list(names), force=force)
+    work = workspace(user=user, lock=True, names=names)
+    report = installer(work).remove(list(names), force=force)
     _show(report, as_json=as_json)
-    conclude(report, force="removes")
+    conclude(report, force="removes", also=work.option)
 
 
 async def _install(
@@ -146,11 +414,14 @@ async def _install(
     proposal: Proposal,
     failures: list[Failure],
     targets: Iterable[str] = (),
+    *,
+    by_agent: bool,
     **options: Unpack[InstallOptions],
 ) -> None:
     yes, as_json, allow_signer = options["yes"], options["as_json"], options["allow_signer"]
+    asking = not yes and not by_agent
     given = Grants(allowed_tools=options["allow_tools"], execute_code=options["allow_code"])
-    screen = Screen(errors=True)
+    screen = Screen(errors=True) if yes else person_screen()
     candidates = proposal.candidates
     if not as_json:
         _show_proposal(screen, tool, proposal, failures, targets)
@@ -172,11 +443,11 @@ async def _install(
         if yes or await ask_about(screen, question, candidates):
             for candidate in candidates:
                 before = proposal.before.get(candidate.name)
-                if not allow_signer and not await _accepts_signer(screen, before, candidate, asking=not yes):
-                    failures.append(_signer_refused(candidate))
+                if not allow_signer and not await _accepts_signer(screen, before, candidate, asking=asking):
+                    failures.append(_signer_refused(candidate, tool.workspace.option))
                     continue
                 powers = before.powers if before is not None else None
-                grants[candidate.name] = await grants_for(screen, candidate, given, powers, asking=not yes)
+                grants[candidate.name] = await grants_for(screen, candidate, given, powers, asking=asking)
     known = tuple(one.name for one in proposal.known)
     forced = [one.name for one in candidates] if options["force"] else ()
     refused = {failure.what for failure in failures}
@@ -197,9 +468,11 @@ async def _install(
     report = merge_reports(report, restored)
     shown = report if as_json else replace(report, current=tuple(set(known) & set(report.current)))
     _show(shown, as_json=as_json, extra=failures, checked=False)
-    conclude(report, failures)
+    if report.installed and not as_json:
+        info(readers_line(tool.workspace, targets))
+    conclude(report, failures, also=tool.workspace.option)
     if known and not as_json and not tool.compare(only=known)[2].is_done:
-        info("Not all folders match skillwire.lock: `skillwire sync` shows which.")
+        info(f"Not all folders match skillwire.lock: `skillwire sync{tool.workspace.option}` shows which.")
 
 
 async def _restore(tool: Installer, names: Sequence[str]) -> Report:
@@ -238,12 +511,12 @@ async def _accepts_signer(
     return asking and await ask_yes(screen, f"{candidate.name} {change}. Install it anyway?")
 
 
-def _signer_refused(candidate: Candidate) -> Failure:
+def _signer_refused(candidate: Candidate, also: str) -> Failure:
     from skillwire.errors import RefusedByPolicy
 
     words = (
         f"{candidate.name}: its signer changed, and that was not accepted; find out why, then run "
-        "`skillwire update` on a terminal, or add --allow-signer"
+        f"`skillwire update{also}` on a terminal, or add --allow-signer"
     )
     return Failure(candidate.name, RefusedByPolicy(words))
 
@@ -265,6 +538,10 @@ def _show_proposal(
     if proposal.known and proposal.candidates:
         names = ", ".join(one.name for one in proposal.known)
         screen.line(f"Up to date: {names}")
+    for candidate in proposal.candidates:
+        if owners := tool.workspace.replaced_by(candidate.name, targets):
+            words = f"{candidate.name} replaces the skill that {' and '.join(owners)} brings along"
+            screen.line(("note  ", "bold yellow"), words)
     if proposal.candidates:
         folder = tool.workspace.places.canonical(tool.workspace.scope)
         links = ", ".join(targets)
@@ -308,7 +585,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
             given.append(source)
             continue
         try:
-            text = read_regular(path, DEFAULT_LIMITS.lock_bytes).decode("utf-8")
+            text = read_regular(path, DEFAULT_LIMITS.document_bytes).decode("utf-8")
         except (OSError, UnicodeError) as error:
             raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
         for row in parse_foreign_lock(text, path.name):

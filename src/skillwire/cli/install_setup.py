@@ -13,33 +13,50 @@ from skillwire.errors import ApprovalRequired, SkillwireError
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
     from skillwire.cli.screen import Screen
-    from skillwire.host.config.server import ServerConfig
-    from skillwire.install.apply import Outcome
-    from skillwire.install.candidates import Candidate
-    from skillwire.install.installer import Installer
-    from skillwire.install.powers import Powers
-    from skillwire.install.workspace import Workspace
-    from skillwire.trust.approval import Grants
+    from skillwire.host import ServerConfig
+    from skillwire.install import Candidate, Installer, Outcome, Powers, Workspace
+    from skillwire.trust import Grants
 
 Result = TypeVar("Result")
 
 
-def workspace(*, user: bool, copy: bool = False) -> Workspace:
-    """The workspace of the working directory, or of the user."""
-    from skillwire.install.agents import Scope
-    from skillwire.install.workspace import Workspace
+def workspace(*, user: bool, copy: bool = False, lock: bool = False, names: Sequence[str] = ()) -> Workspace:
+    """The workspace of the working directory, or of the user.
 
-    return Workspace.open(Scope.USER if user else Scope.PROJECT, links=not copy)
+    A command that needs a `lock` finds the user's own where the project has none, or has none of the `names`.
+    """
+    from skillwire.clients import Scope
+    from skillwire.install import Workspace
+
+    here = Workspace.open(Scope.USER if user else Scope.PROJECT, links=not copy)
+    if user or not lock or _pins(here, names):
+        return here
+    own = Workspace.open(Scope.USER, links=not copy)
+    if not _pins(own, names):
+        return here
+    info(f"Your own skills (--user), pinned by {printable(str(own.lock_file))}:")
+    return own
 
 
-def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
-    """The operations on a workspace, with the servers of the configuration."""
-    from skillwire.install.installer import Installer
-    from skillwire.install.upstream import Upstream
+def _pins(work: Workspace, names: Sequence[str]) -> bool:
+    """Whether a workspace has a lock, with one of these names if there are any."""
+    if not names:
+        return work.lock_file.is_file()
+    lock = work.read_lock()
+    return lock is not None and any(skill.name in names for skill in lock.skills)
+
+
+def installer(
+    work: Workspace, options: HostOptions | None = None, tokens: Sequence[tuple[str, str]] = ()
+) -> Installer:
+    """The operations on a workspace, with the servers of the configuration. `tokens` are those of patterns of
+    sites, before what the configuration says."""
+    from skillwire.install import Installer, Upstream
 
     if options is None:  # Nothing is fetched: what is configured does not matter.
         return Installer(work, Upstream(work.places.project), record=_Record({}), on_wait=_say_waiting)
-    from skillwire.host.config.publishers import load_publishers
+    from skillwire.host import load_publishers
+    from skillwire.host.config.file import site_tokens
 
     settings = options.settings()
     upstream = Upstream(
@@ -47,6 +64,7 @@ def installer(work: Workspace, options: HostOptions | None = None) -> Installer:
         servers=settings.servers,
         publishers=load_publishers(settings.publishers),
         required=settings.required_sources,
+        tokens=[*tokens, *site_tokens()],
     )
     return Installer(work, upstream, record=_Record(settings.servers), on_wait=_say_waiting)
 
@@ -56,7 +74,7 @@ def run(action: Coroutine[Any, Any, Result]) -> Result:
     import asyncio
     import logging
 
-    from skillwire.cli.logs import log_to_stderr
+    from skillwire.cli.running import log_to_stderr
 
     log_to_stderr()
     for handler in logging.getLogger().handlers:
@@ -64,29 +82,45 @@ def run(action: Coroutine[Any, Any, Result]) -> Result:
     return asyncio.run(action)
 
 
+def installs_by_agent(*, grants: bool = False) -> bool:
+    """Whether an agent installs skills, and the user's own configuration lets it. Where it does not, and for
+    `grants` of tools and code, which need a person, this raises an `ApprovalRequired`."""
+    from skillwire.consent import require_person
+    from skillwire.host import agents_may_install
+
+    try:
+        require_person("installing skills")
+        return False
+    except ApprovalRequired:
+        if not agents_may_install():
+            raise
+    if grants:
+        require_person("granting tools, code or another signer")
+    info("Your configuration lets agents install skills (agents_may_install).")
+    return True
+
+
 def can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    """Whether there is a terminal to ask on."""
+    from skillwire.cli.ask import person_terminal
 
-
-async def ask(screen: Screen, question: str, choices: str) -> str:
-    """One line from the user, lowercase and stripped."""
-    from skillwire.cli.ask import drop_typed_ahead, read_line
-
-    drop_typed_ahead()
-    screen.line((f"{question} ", "bold"), choices)
-    return (await read_line()).strip().lower()
+    return person_terminal() is not None
 
 
 async def ask_yes(screen: Screen, question: str) -> bool:
-    return await ask(screen, question, "[y]es, or anything else for [N]o") in ("y", "yes")
+    from skillwire.cli.ask import answer
+
+    return await answer(screen, question, "[y]es, or anything else for [N]o") in ("y", "yes")
 
 
 async def ask_about(screen: Screen, question: str, candidates: Sequence[Candidate]) -> bool:
     """Ask for all of them at once; their texts can be read first."""
+    from skillwire.cli.ask import answer
+
     while True:
-        answer = await ask(screen, question, "[y]es, show the [t]ext first, or anything else for [N]o")
-        if answer not in ("t", "text"):
-            return answer in ("y", "yes")
+        said = await answer(screen, question, "[y]es, show the [t]ext first, or anything else for [N]o")
+        if said not in ("t", "text"):
+            return said in ("y", "yes")
         for candidate in candidates:
             screen.line((f"──── SKILL.md of {candidate.name}", "bold"))
             remark = screen.quoted(candidate.files["SKILL.md"].decode("utf-8", "replace"))
@@ -98,8 +132,8 @@ async def grants_for(
 ) -> Grants:
     """The grants of one skill: what the options gave, what it had before, and what the user adds now."""
     from skillwire.cli.install_view import powers_words
-    from skillwire.install.powers import Powers
-    from skillwire.trust.approval import Grants
+    from skillwire.install import Powers
+    from skillwire.trust import Grants
 
     powers = candidate.skill.powers
     granted = powers.grants_after(before, given)
@@ -115,7 +149,7 @@ async def grants_for(
 
 def nobody_to_ask(what: str, grants: Sequence[str] = ()) -> ApprovalRequired:
     """That the user must confirm; `grants` are the options that something in it also needs."""
-    from skillwire.trust.approval import Reason
+    from skillwire.trust import Reason
 
     also = f", and {' and '.join(grants)} to grant what it asks for" if grants else ""
     return ApprovalRequired(
@@ -167,7 +201,7 @@ class _Record:
     async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
         if not installed:
             return
-        from skillwire.install.approvals import HostApprovals
+        from skillwire.install.workspace import HostApprovals
 
         try:
             await HostApprovals(self._servers)(workspace, installed)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from skillwire.cli.changes import show_diff
+from rich.cells import cell_len
+
 from skillwire.cli.output import counted, human_size, matching, printable
-from skillwire.cli.screen import Screen
+from skillwire.cli.screen import Screen, cut, padded
+from skillwire.cli.skill_view import show_diff
+from skillwire.clients import Scope
 from skillwire.errors import (
     InstalledInPart,
     OutOfSync,
@@ -16,18 +20,36 @@ from skillwire.errors import (
     SourceError,
     VerificationError,
 )
-from skillwire.install.candidates import Candidate, Failure
+from skillwire.install import (
+    Act,
+    Candidate,
+    Failure,
+    LockedFile,
+    LockedSkill,
+    Plan,
+    Powers,
+    Report,
+    Step,
+    Tree,
+    VersionStore,
+    Workspace,
+    tree_differences,
+)
 from skillwire.install.disk import read_file
-from skillwire.install.lock import LockedFile, LockedSkill
-from skillwire.install.plan import Act, Plan, Step, Tree, tree_differences
-from skillwire.install.portable import portability_problems
-from skillwire.install.powers import Powers
-from skillwire.install.report import Report
-from skillwire.install.versions import VersionStore
+from skillwire.install.state import InstallState, acceptance_key
+from skillwire.skill.uris import portability_problems
 from skillwire.text import decode_text, safe_line
-from skillwire.trust.approval import ChangeKind
-from skillwire.trust.paths import shown_path
-from skillwire.trust.signers import signer_change, signer_words
+from skillwire.trust import (
+    SIGNATURE_FILE,
+    UNSIGNED,
+    ChangeKind,
+    Publisher,
+    SignatureVerdict,
+    check_signature,
+    shown_path,
+    signer_change,
+    signer_words,
+)
 
 _DESCRIPTION_SHOWN: Final = 300
 _LISTED: Final = 8
@@ -61,6 +83,24 @@ def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | N
             screen.line("  ", ("newly asks for: ", "bold yellow"), powers_words(new))
         if change := signer_change(before.signer, skill.signer):
             screen.line("  ", ("signer changed: ", "bold yellow"), printable(f"it {change}"))
+
+
+def show_names(screen: Screen, candidates: Sequence[Candidate], known: Sequence[Candidate]) -> None:
+    """The skills that there are, each with the beginning of its description."""
+    names = {one.name for one in known}
+    widest = max((cell_len(one.name) for one in candidates), default=0)
+    for one in sorted(candidates, key=lambda one: one.name):
+        mark = "installed  " if one.name in names else ""
+        room = max(screen.width - widest - 2 - len(mark), 20)
+        description = cut(safe_line(one.description, limit=_DESCRIPTION_SHOWN), room)
+        screen.line((padded(one.name, widest), "bold"), "  ", (mark, "green"), description)
+
+
+def readers_line(work: Workspace, targets: Iterable[str]) -> str:
+    """Which agents of this machine read what was installed."""
+    readers = [f"{name} ({how})" if how else name for name, how in work.readers(targets)]
+    nobody = "no agent that is found here; `skillwire config agents --all` lists those that would"
+    return f"Read by: {', '.join(readers) or nobody}"
 
 
 def show_locked(screen: Screen, skill: LockedSkill) -> None:
@@ -209,7 +249,9 @@ def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | Non
     return failed[0] if len(failed) == 1 and not done else None
 
 
-def conclude(report: Report, extra: Sequence[Failure] = (), *, force: str = "overwrites") -> None:
+def conclude(
+    report: Report, extra: Sequence[Failure] = (), *, force: str = "overwrites", also: str = ""
+) -> None:
     """Raise the error that has the exit code for the report; return if everything was done."""
     failed = (*report.refused, *report.failures, *extra)
     refused = [failure for failure in failed if isinstance(failure.error, RefusedByPolicy)]
@@ -225,7 +267,7 @@ def conclude(report: Report, extra: Sequence[Failure] = (), *, force: str = "ove
         names = sorted({step.name for step in report.stopped})
         raise OutOfSync(
             f"{_named(names)} {'differs' if len(names) == 1 else 'differ'} from skillwire.lock: "
-            f"`skillwire sync --adopt` pins what is there, --force {force} it"
+            f"`skillwire sync --adopt{also}` pins what is there, --force {force} it"
         )
     if not done and not report.stopped and not refused:
         words = f"{counted(len(failures), 'skill')} not installed: see above"
@@ -233,6 +275,106 @@ def conclude(report: Report, extra: Sequence[Failure] = (), *, force: str = "ove
             raise VerificationError(words, uri="")
         raise SourceError(words)
     raise InstalledInPart("partly done: see above for what was not done and why")
+
+
+def show_pins(skills: Sequence[LockedSkill]) -> None:
+    """Every pinned skill, and where it came from."""
+    screen = Screen()
+    widest = max((len(skill.name) for skill in skills), default=0)
+    for skill in skills:
+        pin = f"{skill.digest[:_SHORT]}…"
+        screen.line((padded(skill.name, widest), "bold"), f"  {source_words(skill)}  {pin}")
+    if not skills:
+        screen.line("Nothing is installed here.")
+
+
+class Pinned(NamedTuple):
+    """A skill that a lock file pins, with what is known of it on this machine."""
+
+    work: Workspace
+    skill: LockedSkill
+    signature: SignatureVerdict | None
+    """Who signed the pinned files, by the configured publishers; `None` if the files are not stored."""
+
+    @classmethod
+    def find(cls, name: str, publishers: Callable[[], Sequence[Publisher]]) -> Pinned | None:
+        """The skill of this name that the project's lock pins, or else the user's."""
+        for scope in (Scope.PROJECT, Scope.USER):
+            work = Workspace.open(scope)
+            lock = work.read_lock()
+            skill = next((one for one in lock.skills if one.name == name), None) if lock else None
+            if skill is not None:
+                return cls(work, skill, _signature_now(work, skill, publishers))
+        return None
+
+    def show(self, screen: Screen) -> None:
+        """Where it came from, what it is pinned to, and what was approved when."""
+        skill, state = self.skill, self.work.files.read(self.work.root)
+        approved = state.accepted.get(acceptance_key(skill))
+        screen.line((f"Installed, pinned by {printable(str(self.work.lock_file))}", "bold"))
+        screen.pairs(
+            [
+                ("from", source_words(skill)),
+                *(
+                    ("artifact digest" if key == "digest" else key, printable(value))
+                    for key, value in skill.pin.details
+                ),
+                ("digest", skill.digest),
+                ("signer", printable(skill.signer)),
+                ("signature", printable(str(self.signature)) if self.signature is not None else ""),
+                ("tools", printable(", ".join(skill.powers.allowed_tools))),
+                ("scripts", printable(", ".join(skill.powers.scripts))),
+                (
+                    "approved",
+                    f"{approved.at} by {printable(approved.by) or 'you'}"
+                    if approved
+                    else f"not by you; `skillwire sync{self.work.option}` asks before it installs it",
+                ),
+                *(("folder", printable(str(path))) for path in self._folders(state)),
+                *(
+                    (
+                        "version",
+                        f"{one.digest[:_SHORT]}…  installed {one.at}"
+                        + ("  (now)" if one.digest == skill.digest else ""),
+                    )
+                    for one in reversed(state.history.get(skill.name, ()))
+                ),
+            ]
+        )
+
+    def as_json(self) -> dict[str, object]:
+        state = self.work.files.read(self.work.root)
+        approved = state.accepted.get(acceptance_key(self.skill))
+        return {
+            **skill_json(self.skill),
+            "lock": str(self.work.lock_file),
+            "signature": self.signature.as_json() if self.signature is not None else None,
+            "approved": approved.at if approved else None,
+            "approved_by": approved.by if approved else None,
+            "places": [str(path) for path in self._folders(state)],
+            "versions": [
+                {"digest": one.digest, "installed": one.at} for one in state.history.get(self.skill.name, ())
+            ],
+        }
+
+    def _folders(self, state: InstallState) -> list[Path]:
+        return sorted(path for path, placed in state.placed.items() if placed.name == self.skill.name)
+
+
+def _signature_now(
+    work: Workspace, skill: LockedSkill, publishers: Callable[[], Sequence[Publisher]]
+) -> SignatureVerdict | None:
+    """Who signed the pinned files, by the configured publishers; `None` if the files are not stored."""
+    from datetime import UTC, datetime
+
+    file = next((one for one in skill.files if one.path == SIGNATURE_FILE), None)
+    if file is None:
+        return UNSIGNED
+    bundle = work.versions.read(file)
+    if bundle is None:
+        return None
+    files = {one.path: one.digest for one in skill.files}
+    return check_signature(files, bundle, publishers(), now=datetime.now(UTC))
 
 
 # JSON

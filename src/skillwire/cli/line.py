@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from skillwire.cli.command import GLOBAL_OPTIONS, HELP_NAMES, Command
-from skillwire.cli.commands import commands_of, group_of, names
+from skillwire.cli.commands import commands_of, group_of, meant, names
 from skillwire.cli.parser import UsageError, closest, read_words
-from skillwire.collector import start_collector
 
 COMPLETE: Final = "__complete"
 _VERSION: Final = ("--version", "-V")
 _LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.names)
+_SERVERS: Final = ("serve", "gateway")
+"""The modules of commands that run for long: they search for garbage when they are ready, and as usual."""
+_SELDOM: Final = 50_000
 
 
 class Line(NamedTuple):
@@ -22,7 +25,9 @@ class Line(NamedTuple):
     command: Command | None = None
     words: tuple[str, ...] = ()
     help_on: str = ""
-    """The command or group whose help was requested; empty for all of them."""
+    """The command or group whose help was requested; empty for the first screen."""
+    in_full: bool = False
+    """Whether everything was requested, with `help --all`."""
     version: bool = False
     completes: bool = False
     """Whether the words are those of a line that a shell completes."""
@@ -44,7 +49,8 @@ def read_line(words: Sequence[str]) -> Line:
     if first == COMPLETE:
         return Line(words=tuple(rest), completes=True)
     if first == "help":
-        return Line(help_on=_topic(rest))
+        in_full = "--all" in rest
+        return Line(help_on=_topic([word for word in rest if word != "--all"]), in_full=in_full)
     wants_help = any(word in HELP_NAMES for word in (*before, *_until_dashes(rest)))
     if not first:
         return Line(help_on="")
@@ -52,7 +58,7 @@ def read_line(words: Sequence[str]) -> Line:
         hint = closest(first, (*_LEADING, *_VERSION)) or "name a command first"
         raise UsageError(f"{first} is not an option of skillwire itself: {hint}")
     if first not in names():
-        raise UsageError(_unknown(first))
+        raise UsageError(_unknown(first, rest))
     command, rest = _find(first, rest, wants_help=wants_help)
     if command is None or wants_help:
         return Line(help_on=command.name if command else first)
@@ -75,7 +81,7 @@ def run_line(line: Line) -> int:
     if line.command is None:
         from skillwire.cli.help import show_help
 
-        show_help(line.help_on)
+        show_help(line.help_on, in_full=line.in_full)
         return 0
     from skillwire.cli.output import set_verbosity
 
@@ -86,8 +92,10 @@ def run_line(line: Line) -> int:
         values = _with_host_options(values)
     module, _, function = line.command.run.partition(":")
     run: Callable[..., int | None] = getattr(import_module(f"skillwire.cli.{module}"), function)
-    if module != "serve":
-        start_collector(seldom=True)
+    if module not in _SERVERS:
+        # A command that ends soon creates little garbage, and a fifth of its time would go into the search.
+        gc.set_threshold(_SELDOM, *gc.get_threshold()[1:])
+        gc.enable()
     return run(**values) or 0
 
 
@@ -107,6 +115,8 @@ def _find(first: str, rest: list[str], *, wants_help: bool) -> tuple[Command | N
         return (None if wants_help else commands[group.default]), rest
     command = commands.get(f"{first} {second}")
     if command is None:
+        if right := meant(first, second):
+            raise UsageError(f"there is no command {second!r}: write skillwire {right}", command=first)
         known = [name.partition(" ")[2] for name in commands]
         hint = closest(second, known) or f"choose from {', '.join(known)}"
         raise UsageError(f"there is no command {second!r}: {hint}", command=first)
@@ -119,12 +129,14 @@ def _topic(words: list[str]) -> str:
     if words[0] == "help":
         return ""
     if words[0] not in names():
-        raise UsageError(_unknown(words[0]))
+        raise UsageError(_unknown(words[0], words[1:]))
     command, _ = _find(words[0], words[1:], wants_help=True)
     return command.name if command else words[0]
 
 
-def _unknown(word: str) -> str:
+def _unknown(word: str, rest: Sequence[str]) -> str:
+    if right := meant(word, *rest[:1]) or meant(word):
+        return f"there is no command {word!r}: write skillwire {right}"
     hint = closest(word, (*names(), "help"))
     return f"there is no command {word!r}" + (f": {hint}" if hint else "")
 

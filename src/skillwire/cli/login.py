@@ -12,8 +12,7 @@ from skillwire.cli.parser import UsageError
 from skillwire.errors import SkillNotFound, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host.config.server import ServerConfig
-    from skillwire.host.login.store import Login, LoginStore
+    from skillwire.host import Login, LoginStore, ServerConfig
 
 _SECONDS = 30.0
 
@@ -32,7 +31,7 @@ def login(
     import anyio
 
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.login.store import KEYRING, system_keyring
+    from skillwire.host.logins import KEYRING, system_keyring
     from skillwire.text import redact_url
 
     label, config = _server(name)
@@ -89,7 +88,7 @@ def logout(*, name: str, as_json: bool) -> None:
     import anyio
 
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.login.flow import revoke
+    from skillwire.host.login_flow import revoke
 
     label, config = _server(name)
     store = _store()
@@ -128,8 +127,7 @@ async def _sign_in(
     wait_seconds: float,
 ) -> Login | None:
     from skillwire.cli.ask import read_line
-    from skillwire.host.login.callback import listening, redirect_uri
-    from skillwire.host.login.flow import Browser, sign_in
+    from skillwire.host.login_flow import Browser, listening, redirect_uri, sign_in
 
     by_hand = paste or not has_browser(os.environ, sys.platform)
     async with AsyncExitStack() as stack:
@@ -180,7 +178,7 @@ def _show(label: str, config: ServerConfig, url: str, address: str, *, by_hand: 
     from urllib.parse import urlsplit
 
     from skillwire.cli.output import print_stderr
-    from skillwire.issues import shown
+    from skillwire.text import shown
 
     host = urlsplit(url).netloc.rpartition("@")[2]
     print_stderr(f"{label} ({config.place}) signs in at {printable(host)}.")
@@ -237,16 +235,14 @@ def _lifetime(done: Login) -> str:
 
 
 def _store() -> LoginStore:
-    from skillwire.host.directories import state_places
-    from skillwire.host.login.store import LoginStore
+    from skillwire.host import LoginStore, state_places
 
     return LoginStore(state_places().logins)
 
 
 def _server(name: str) -> tuple[str, ServerConfig]:
     """The server of this name in the configuration, or one by its URL."""
-    from skillwire.host.config.file import load_config
-    from skillwire.host.config.server import ServerConfig
+    from skillwire.host import ServerConfig, load_config
 
     if "://" in name:
         config = ServerConfig(url=name)
@@ -269,8 +265,8 @@ def _server(name: str) -> tuple[str, ServerConfig]:
 
 def _forget_listing(config: ServerConfig) -> None:
     """Delete the cached listing: it may have been made for another user."""
-    from skillwire.host.directories import state_places
-    from skillwire.host.listings import ListingCache
+    from skillwire.host import state_places
+    from skillwire.host.sources import ListingCache
     from skillwire.limits import DEFAULT_LIMITS
 
     ListingCache(state_places().cache.parent / "listings", limits=DEFAULT_LIMITS).forget(config)

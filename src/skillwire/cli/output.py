@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import BinaryIO, TextIO
 
 from skillwire.errors import SourceError
 from skillwire.words import counted as counted
@@ -13,7 +14,7 @@ from skillwire.words import human_size as human_size
 
 def printable(text: str) -> str:
     """Text on one line, with control characters made visible."""
-    from skillwire.issues import shown
+    from skillwire.text import shown
 
     return shown(text, 2000)
 
@@ -48,7 +49,8 @@ def print_stderr(text: str = "") -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by whoever started us
         return  # Printing to `None` prints to standard output.
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the one place that prints there
+        # This is the one place that prints there.
+        print(_encodable(text, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201
 
 
 class OutputError(SourceError):
@@ -57,16 +59,26 @@ class OutputError(SourceError):
 
 def write(text: str) -> None:
     """What the user asked for, on standard output. What the terminal cannot encode is escaped."""
-    encoding = sys.stdout.encoding
     with _output_errors():
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - see above
+        print(_encodable(text, sys.stdout), flush=True)  # noqa: T201 - see above
 
 
 def write_bytes(data: bytes) -> None:
-    """Bytes unchanged, on standard output."""
+    """Bytes unchanged, on standard output; as text, where a program has put a stream of text in its place."""
     with _output_errors():
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        buffer: BinaryIO | None = getattr(sys.stdout, "buffer", None)
+        if buffer is None:
+            sys.stdout.write(data.decode("utf-8", "backslashreplace"))
+            sys.stdout.flush()
+            return
+        buffer.write(data)
+        buffer.flush()
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    # A stream in memory has no encoding: it takes every text.
+    encoding: str | None = getattr(stream, "encoding", None)
+    return text if encoding is None else text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def closest(word: str, known: Iterable[str]) -> str:
 
 
 def _spellings(option: Option) -> list[str]:
-    return [*option.names, *([option.off] if option.off else []), *option.hidden]
+    return [*option.names, *([option.off] if option.off else [])]
 
 
 def _unknown_option(name: str, known: Iterable[str]) -> str:

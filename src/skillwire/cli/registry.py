@@ -5,22 +5,24 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE, STORE_VARIABLE
-from skillwire.cli.output import counted, human_size, info, printable, write
+from skillwire.cli.output import counted, error, human_size, info, printable, write
 from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, show_json
-from skillwire.errors import SourceError
+from skillwire.errors import InstalledInPart, SourceError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:
-    from skillwire.registry.store import Store
+    from skillwire.registry import Folder, Outcome, Published, Store
 
 _DAMAGED = 6
+_REPORT_SECONDS = 5.0
 _WITHDRAWN = "withdrawn"
 
 
@@ -34,7 +36,8 @@ def open_store(given: str | None) -> Store:
     for package in ("sqlalchemy", "alembic", "psycopg"):
         if find_spec(package) is None:
             raise SourceError(f"a registry needs the package {package}: {pip_command('registry')}")
-    from skillwire.registry.store import DEFAULT_URL, Store
+    from skillwire.registry import Store
+    from skillwire.registry.store import DEFAULT_URL
 
     return Store(store_url(given) or DEFAULT_URL)
 
@@ -47,9 +50,11 @@ def publish(
     namespace: str | None,
     channel: str | None,
     release: str | None,
+    promote: bool,
+    expect: str | None,
     sign_key: Path | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Publish each skill, over HTTP or into a store."""
     url = store_url(store) if to is None else store
     if (to is None) == (url is None):
@@ -57,41 +62,70 @@ def publish(
     database = None if url is None else open_store(url)
     if database is not None and namespace is None:
         raise UsageError("a store needs --namespace NAME")
-    from skillwire.registry.client import publish_over_http, publish_to_store, read_skill
+    from skillwire.registry import publish_each, publish_over_http, publish_to_store
 
-    rows: list[dict[str, Any]] = []
-    for path in paths:
-        if sign_key is not None:
-            from skillwire.sources.directory import signing
-
-            signing.sign_folder(signing.read_folder(Path(path)), signing.load_private_key(sign_key))
-        folder = read_skill(Path(path), release)
+    def publish_one(folder: Folder) -> Published:
+        where, pointing = namespace or "", channel or "stable"
         if database is not None:
-            done = publish_to_store(
-                folder, database, namespace=namespace or "", channel=channel or "stable", by=_operator()
+            return publish_to_store(
+                folder,
+                database,
+                namespace=where,
+                channel=pointing,
+                promote=promote,
+                expect=expect,
+                by=_operator(),
             )
-        else:
-            token = os.environ.get(REGISTRY_TOKEN_VARIABLE)
-            done = publish_over_http(
-                folder, to or "", namespace=namespace or "", channel=channel or "stable", token=token
-            )
-        rows.append(
+        token = os.environ.get(REGISTRY_TOKEN_VARIABLE)
+        return publish_over_http(
+            folder, to or "", namespace=where, channel=pointing, promote=promote, expect=expect, token=token
+        )
+
+    outcomes: list[Outcome] = []
+    for outcome in publish_each(map(Path, paths), publish_one, version=release, sign_key=sign_key):
+        outcomes.append(outcome)
+        if not as_json:
+            _show_outcome(outcome, promote=promote)
+    if as_json:
+        show_json(
             {
-                "skill": f"{done.namespace}/{done.name}",
-                "version": done.version,
-                "set_digest": done.set_digest,
-                "signer": done.signer or None,
-                "is_new": done.is_new,
+                "published": [_published(one.published) for one in outcomes if one.published],
+                "failed": [{"path": one.path, "error": str(one.error)} for one in outcomes if one.error],
             }
         )
-        if not as_json:
-            what = ("Published ", "green") if done.is_new else "Already published: "
-            Screen().line(
-                what,
-                f"{printable(f'{done.namespace}/{done.name} {done.version}')}  {done.set_digest}",
+    errors = [one.error for one in outcomes if one.error]
+    if errors and len(errors) < len(outcomes):
+        return InstalledInPart.exit_code
+    return errors[0].exit_code if errors else 0
+
+
+def _published(done: Published) -> dict[str, object]:
+    return {
+        "skill": f"{done.namespace}/{done.name}",
+        "version": done.version,
+        "set_digest": done.set_digest,
+        "signer": done.signer or None,
+        "is_new": done.is_new,
+        "channel": done.channel,
+        "listed": done.listed,
+    }
+
+
+def _show_outcome(outcome: Outcome, *, promote: bool) -> None:
+    done = outcome.published
+    if done is None:
+        error(f"{printable(outcome.path)} is not published: {outcome.error}")
+        return
+    what = ("Published ", "green") if done.is_new else "Already published: "
+    Screen().line(what, f"{printable(f'{done.namespace}/{done.name} {done.version}')}  {done.set_digest}")
+    if promote and done.listed not in (None, done.version):
+        skill = f"{done.namespace}/{done.name} {done.version} --channel {done.channel}"
+        info(
+            printable(
+                f"{done.channel} stays at {done.listed}, which is later. To go back: "
+                f"skillwire registry promote {skill}"
             )
-    if as_json:
-        show_json({"published": rows})
+        )
 
 
 def init(*, store: str | None, as_json: bool) -> None:
@@ -113,60 +147,88 @@ def tokens(
     namespace: str | None,
     channel: str | None,
     store: str | None,
+    to: str | None,
     as_json: bool,
 ) -> None:
-    from skillwire.registry.access import ALL, Access, Role
-
-    access = Access(open_store(store))
     if action in ("add", "revoke") and name is None:
         raise UsageError(f"say which token: skillwire registry tokens {action} NAME")
-    if action == "add" and name is not None:
-        token = access.add_token(name, channel=channel or "stable", by=_operator())
-        if role is not None:
-            access.grant(f"token:{name}", namespace or ALL, Role.parse(role), by=_operator())
-        if as_json:
-            show_json({"name": name, "token": token})
-        else:
-            info(f"The token of {name}. It is shown once; keep it secret:")
-            write(token)
-            if role is None:
-                info(f"It has no permissions yet: skillwire registry grant token:{name} read")
-        return
-    if action == "revoke" and name is not None:
-        access.revoke_token(name, by=_operator())
-        if as_json:
-            show_json({"revoked": name})
-        else:
-            Screen().line(("Revoked ", "green"), printable(name))
-        return
-    rows = access.list_tokens()
+    given = {"name": name, "role": role, "namespace": namespace, "channel": channel}
+    answer = _run("tokens" if action in (None, "list") else f"tokens-{action}", given, store, to)
     if as_json:
-        show_json(
-            {
-                "tokens": [
-                    {
-                        "name": row.name,
-                        "channel": row.channel,
-                        "created_at": _time(row.created_at),
-                        "revoked_at": None if row.revoked_at is None else _time(row.revoked_at),
-                        "roles": {key: value.name.lower() for key, value in row.roles.items()},
-                    }
-                    for row in rows
-                ]
-            }
-        )
-        return
-    if not rows:
+        show_json(answer)
+    elif action == "add":
+        info(f"The token of {name}. It is shown once; keep it secret:")
+        write(printable(str(answer["token"])))
+        if role is None:
+            info(f"It has no permissions yet: skillwire registry grant token:{name} read")
+    elif action == "revoke":
+        Screen().line(("Revoked ", "green"), printable(name or ""))
+    elif not answer["tokens"]:
         info("No tokens yet: skillwire registry tokens add NAME --role admin")
+    else:
+        table = [_cells("NAME", "CHANNEL", "CREATED", "PERMISSIONS")]
+        for row in answer["tokens"]:
+            roles = ", ".join(f"{granted} in {where}" for where, granted in row["roles"].items())
+            permissions = "revoked" if row["revoked_at"] is not None else roles or "none"
+            table.append(_cells(row["name"], row["channel"], row["created_at"], permissions))
+        Screen().table(table)
+
+
+def list_(*, namespace: str | None, store: str | None, to: str | None, as_json: bool) -> None:
+    answer = _run("list", {"namespace": namespace}, store, to)
+    if as_json:
+        show_json(answer)
         return
-    table = [("NAME", "CHANNEL", "CREATED", "PERMISSIONS")]
-    for row in rows:
-        roles = ", ".join(f"{value.name.lower()} in {key}" for key, value in sorted(row.roles.items()))
-        permissions = "revoked" if row.revoked_at is not None else roles or "none"
+    if namespace is None:
+        table = [_cells("NAMESPACE", "SKILLS", "VERSIONS", "SIZE", "QUOTA", "SIGNER")]
+        for row in answer["namespaces"]:
+            quota = "" if row["quota_bytes"] is None else human_size(row["quota_bytes"])
+            size, signer = human_size(row["bytes"]), row["signer"] or ""
+            table.append(_cells(row["name"], row["skills"], row["versions"], size, quota, signer))
+        nothing = "No namespaces yet: skillwire registry namespace NAME"
+    else:
+        table = [_cells("SKILL", "VERSIONS", "CHANNELS")]
+        for row in answer["skills"]:
+            pointing = ", ".join(f"{name}: {version}" for name, version in sorted(row["channels"].items()))
+            table.append(_cells(row["name"], row["versions"], pointing))
+        nothing = printable(f"No skills in {namespace} yet: skillwire publish PATH --namespace {namespace}")
+    if len(table) > 1:
+        Screen().table(table)
+    else:
+        info(nothing)
+
+
+def uploads(
+    *,
+    action: str | None,
+    namespace: str | None,
+    sender: str | None,
+    store: str | None,
+    to: str | None,
+    as_json: bool,
+) -> None:
+    if action == "drop":
+        if namespace is None or sender is None:
+            raise UsageError("say which: skillwire registry uploads drop --namespace NAME --sender WHO")
+        answer = _run("uploads-drop", {"namespace": namespace, "sent_by": sender}, store, to)
+        if as_json:
+            show_json(answer)
+        else:
+            Screen().line(("Dropped ", "green"), counted(int(answer["files"]), "file"))
+        return
+    answer = _run("uploads", {}, store, to)
+    if as_json:
+        show_json(answer)
+        return
+    table = [_cells("NAMESPACE", "SENDER", "FILES", "SIZE", "SINCE")]
+    for row in answer["uploads"]:
         table.append(
-            (printable(row.name), printable(row.channel), _time(row.created_at), printable(permissions))
+            _cells(row["namespace"], row["sent_by"], row["files"], human_size(row["size"]), row["at"])
         )
-    Screen().table(table)
+    if len(table) > 1:
+        Screen().table(table)
+    else:
+        info("Nothing was sent without being published")
 
 
 def namespace(
@@ -179,8 +241,8 @@ def namespace(
     store: str | None,
     as_json: bool,
 ) -> None:
-    from skillwire.registry.publishing import Publishing
-    from skillwire.sources.directory.signing import read_pem
+    from skillwire.registry import Publishing
+    from skillwire.sources import read_pem
 
     if (signer is None) != (key is None and root is None):
         raise UsageError("--signer NAME and --key FILE or --root FILE belong together")
@@ -195,113 +257,110 @@ def namespace(
         Screen().line(("Ready: ", "green"), printable(name))
 
 
-def grant(*, subject: str, role: str, namespace: str | None, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.access import ALL, Access, Role
-
-    where = namespace or ALL
-    given = None if role == "none" else Role.parse(role)
-    Access(open_store(store)).grant(subject, where, given, by=_operator())
+def grant(
+    *, subject: str, role: str, namespace: str | None, store: str | None, to: str | None, as_json: bool
+) -> None:
+    answer = _run("grant", {"subject": subject, "role": role, "namespace": namespace}, store, to)
     if as_json:
-        show_json({"subject": subject, "namespace": where, "role": role})
+        show_json(answer)
     else:
-        place = "every namespace" if where == ALL else where
+        place = "every namespace" if answer["namespace"] == "*" else str(answer["namespace"])
         Screen().line(("Granted ", "green"), f"{role} in {printable(place)} to {printable(subject)}")
 
 
-def versions(*, skill: str, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.publishing import Publishing
-
-    rows = Publishing(open_store(store)).versions(*_skill(skill))
+def grants(*, store: str | None, to: str | None, as_json: bool) -> None:
+    answer = _run("grants", {}, store, to)
     if as_json:
-        show_json(
-            {
-                "versions": [
-                    {
-                        "version": row.version,
-                        "set_digest": row.set_digest,
-                        "size": row.size,
-                        "signer": row.signer or None,
-                        "published_by": row.published_by,
-                        "published_at": _time(row.published_at),
-                        "yanked": row.yanked,
-                        "channels": list(row.channels),
-                    }
-                    for row in rows
-                ]
-            }
-        )
+        show_json(answer)
         return
-    table: list[tuple[str, ...]] = [("VERSION", "PUBLISHED", "SIZE", "BY", "STATUS")]
-    for row in rows:
-        status = ", ".join(row.channels)
-        if row.yanked is not None:
-            status = _WITHDRAWN if row.yanked == _WITHDRAWN else f"{_WITHDRAWN}: {row.yanked}"
-        shown = (row.version, _time(row.published_at), human_size(row.size), row.published_by, status)
-        table.append(tuple(map(printable, shown)))
+    table = [_cells("SUBJECT", "NAMESPACE", "ROLE")]
+    table += [_cells(row["subject"], row["namespace"], row["role"]) for row in answer["grants"]]
+    if len(table) > 1:
+        Screen().table(table)
+    else:
+        info("Nobody was granted anything yet: skillwire registry grant SUBJECT ROLE")
+
+
+def versions(*, skill: str, store: str | None, to: str | None, as_json: bool) -> None:
+    answer = _run("versions", _skill(skill), store, to)
+    if as_json:
+        show_json({"skill": skill, **answer})
+        return
+    table = [_cells("VERSION", "PUBLISHED", "SIZE", "BY", "STATUS")]
+    for row in answer["versions"]:
+        status = ", ".join(row["channels"])
+        if row["yanked"] is not None:
+            status = _WITHDRAWN if row["yanked"] == _WITHDRAWN else f"{_WITHDRAWN}: {row['yanked']}"
+        size = human_size(row["size"])
+        table.append(_cells(row["version"], row["published_at"], size, row["published_by"], status))
     Screen().table(table)
 
 
-def promote(*, skill: str, release: str, channel: str | None, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.publishing import STABLE, Publishing
-
-    target = channel or STABLE
-    Publishing(open_store(store)).promote(*_skill(skill), release, target, by=_operator())
+def promote(
+    *, skill: str, release: str, channel: str | None, store: str | None, to: str | None, as_json: bool
+) -> None:
+    answer = _run("promote", {**_skill(skill), "version": release, "channel": channel}, store, to)
     if as_json:
-        show_json({"skill": skill, "version": release, "channel": target})
+        show_json(answer)
     else:
-        Screen().line(
-            ("Promoted ", "green"), f"{printable(skill)} {printable(release)} to {printable(target)}"
-        )
+        target = printable(str(answer["channel"]))
+        Screen().line(("Promoted ", "green"), f"{printable(skill)} {printable(release)} to {target}")
 
 
-def yank(*, skill: str, release: str, reason: str | None, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.publishing import Publishing
-
-    publishing = Publishing(open_store(store))
-    left = publishing.yank(*_skill(skill), release, reason or _WITHDRAWN, by=_operator())
+def yank(
+    *, skill: str, release: str, reason: str | None, store: str | None, to: str | None, as_json: bool
+) -> None:
+    answer = _run("yank", {**_skill(skill), "version": release, "reason": reason}, store, to)
     if as_json:
-        show_json({"skill": skill, "version": release, "channels": list(left)})
+        show_json(answer)
         return
     Screen().line(("Withdrew ", "green"), f"{printable(skill)} {printable(release)}")
-    if left:
-        info(
-            f"{', '.join(left)} no longer has {skill}: promote another version "
-            "with skillwire registry promote"
-        )
+    before = answer["version_before"]
+    for channel in answer["channels"]:
+        way = f"skillwire registry promote {skill} {before or 'VERSION'} --channel {channel}"
+        info(printable(f"{channel} no longer has {skill}: {way}"))
 
 
-def prune(*, keep: int, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.publishing import Publishing
-
-    old, removed = Publishing(open_store(store)).prune(keep=keep, by=_operator())
+def prune(*, keep: int, store: str | None, to: str | None, as_json: bool) -> None:
+    deleted = removed = 0
+    while True:
+        answer = _run("prune", {"keep": keep}, store, to)
+        deleted, removed = deleted + int(answer["versions"]), removed + int(answer["files"])
+        if answer["finished"]:
+            break
+        info(f"Deleted {counted(deleted, 'version')} and {counted(removed, 'file')} so far")
     if as_json:
-        show_json({"versions": old, "files": removed})
+        show_json({"versions": deleted, "files": removed})
     else:
-        Screen().line(("Deleted ", "green"), f"{counted(old, 'version')} and {counted(removed, 'file')}")
+        Screen().line(("Deleted ", "green"), f"{counted(deleted, 'version')} and {counted(removed, 'file')}")
 
 
-def audit(*, verify: bool, after: int, store: str | None, as_json: bool) -> int:
-    from skillwire.registry.audit import first_broken, read_audit
+def audit(*, verify: bool, gateways: bool, after: int, store: str | None, as_json: bool) -> int:
+    from skillwire.registry.access import time_text
+    from skillwire.registry.audit import first_broken, last_numbers, read_audit, read_gateways
 
     database = open_store(store)
     if verify:
-        broken = first_broken(database)
-        last = max((line.number for line in read_audit(database)), default=0)
+        broken, last = first_broken(database), last_numbers(database)
         if as_json:
-            show_json({"lines": last, "first_broken": broken})
+            found = None if broken is None else {"writer": broken[0], "number": broken[1]}
+            show_json({"lines": last, "first_broken": found})
         elif broken is None:
-            Screen().line(("Intact: ", "green"), counted(last, "line"))
+            count = f"{counted(sum(last.values()), 'line')} of {counted(len(last), 'writer')}"
+            Screen().line(("Intact: ", "green"), count)
         else:
-            Screen().line(("Broken: ", "red"), f"line {broken} was changed, or a line before it was removed")
+            where = printable(f"line {broken[1]} of {broken[0]}")
+            Screen().line(("Broken: ", "red"), f"{where} was changed, or a line before it was removed")
         return 0 if broken is None else _DAMAGED
-    lines = list(read_audit(database, after=after))
+    lines = read_gateways(database) if gateways else read_audit(database, after=after)
     if as_json:
         show_json(
             {
                 "lines": [
                     {
+                        "writer": line.writer,
                         "number": line.number,
-                        "at": _time(line.at),
+                        "at": time_text(line.at),
                         "who": line.who,
                         "action": line.action,
                         "what": line.what,
@@ -315,7 +374,7 @@ def audit(*, verify: bool, after: int, store: str | None, as_json: bool) -> int:
     for line in lines:
         who, what = printable(line.who), printable(line.what)
         write(
-            f"{line.number:>6}  {_time(line.at)}  {who:<20} {line.action:<12} {what}  "
+            f"{line.number:>6}  {time_text(line.at)}  {who:<20} {line.action:<12} {what}  "
             f"{printable(line.details)}"
         )
     return 0
@@ -324,7 +383,7 @@ def audit(*, verify: bool, after: int, store: str | None, as_json: bool) -> int:
 def backup(*, file: Path, store: str | None, as_json: bool) -> None:
     from skillwire.registry.backup import backup as write_backup
 
-    rows = write_backup(open_store(store), file)
+    rows = write_backup(open_store(store), file, progress=_progress("rows", "written"))
     if as_json:
         show_json({"file": str(file), "rows": rows})
     else:
@@ -349,7 +408,7 @@ def check(*, store: str | None, as_json: bool) -> int:
     from skillwire.registry.backup import damage
 
     database = open_store(store)
-    found = list(damage(database))
+    found = list(damage(database, progress=_progress("files and versions", "checked")))
     if as_json:
         show_json({"store": database.place, "damaged": found})
     elif not found:
@@ -360,34 +419,41 @@ def check(*, store: str | None, as_json: bool) -> int:
     return _DAMAGED if found else 0
 
 
-def push_oci(*, skill: str, release: str, reference: str, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.catalog import StoreCatalog, View
-    from skillwire.registry.oci import artifact_of, push
-    from skillwire.registry.places import Place
-    from skillwire.skill.uris import SKILL_FILE, child_uri
+def _progress(what: str, done: str) -> Callable[[int], None]:
+    """Says every few seconds how far a long command is."""
+    last = time.monotonic()
 
-    catalog = StoreCatalog(open_store(store), View())
-    name = _skill(skill)[1]
-    place = Place(*_skill(skill), release, "")
-    entry = catalog.entry(child_uri(place.root, SKILL_FILE))
-    user, password = os.environ.get("OCI_USERNAME"), os.environ.get("OCI_PASSWORD")
-    credentials = (user, password) if user and password else None
-    digest = push(
-        artifact_of(name, release, entry.frontmatter, catalog.contents(place)),
-        reference,
-        credentials=credentials,
-    )
-    if as_json:
-        show_json({"reference": reference, "digest": digest})
-    else:
-        Screen().line(("Pushed ", "green"), f"{printable(reference)}  {digest}")
+    def report(count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > _REPORT_SECONDS:
+            last = time.monotonic()
+            info(f"{count:,} {what} {done} so far")
+
+    return report
 
 
-def _skill(text: str) -> tuple[str, str]:
+def _run(command: str, given: Mapping[str, object], store: str | None, to: str | None) -> dict[str, Any]:
+    """Run a command of operators on a registry's URL or on its database."""
+    if to is not None:
+        if store is not None:
+            raise UsageError("--to and --store exclude each other: name the registry or its database")
+        from skillwire.registry.client import administrate
+
+        return administrate(to, command, given, token=os.environ.get(REGISTRY_TOKEN_VARIABLE))
+    from skillwire.registry.access import Administration
+
+    return Administration(open_store(store)).run(command, given, by=_operator())
+
+
+def _cells(*values: object) -> tuple[str, ...]:
+    return tuple(printable(str(value)) for value in values)
+
+
+def _skill(text: str) -> dict[str, str]:
     namespace, slash, name = text.partition("/")
     if not slash or not namespace or not name or "/" in name:
         raise UsageError(f"{printable(text)} is not a skill of a registry: write NAMESPACE/NAME")
-    return namespace, name
+    return {"namespace": namespace, "name": name}
 
 
 def _operator() -> str:
@@ -396,7 +462,3 @@ def _operator() -> str:
         return f"operator:{getpass.getuser()}"
     except (OSError, KeyError, ImportError):
         return "operator"
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,23 +1,28 @@
-"""Running a server from the command line: its address, its instructions, and signals that end it cleanly."""
+"""Running a server: its address, its instructions, its log, and signals that end it cleanly."""
 
 from __future__ import annotations
 
 import gc
+import json
+import logging
 import signal
+import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from skillwire.cli.output import printable, verbosity
 from skillwire.cli.parser import UsageError
-from skillwire.collector import start_collector
 from skillwire.errors import SourceError
 from skillwire.files import unreadable
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from skillwire.server.http.server import Address
+    from skillwire.limits import Limits
+    from skillwire.server import Address, HttpFrontend, HttpServer
 
 
 def run_until_signal(
@@ -34,7 +39,7 @@ def run_until_signal(
 
     # Startup is done. Its objects are excluded from garbage collection, so that no response waits for that.
     gc.freeze()
-    start_collector()
+    gc.enable()
 
     async def main() -> None:
         running = asyncio.ensure_future(task())
@@ -78,7 +83,7 @@ def _loop_factory(*, fast: bool) -> Callable[[], AbstractEventLoop] | None:
 
 def listen_address(text: str, *, has_token: bool, unsafe_no_auth: bool, how: str) -> Address:
     """The address to listen on. One that others can reach needs a token; `how` says how to give one."""
-    from skillwire.server.http.server import parse_address
+    from skillwire.server import parse_address
 
     address = parse_address(text)
     if not address.is_loopback and not has_token and not unsafe_no_auth:
@@ -90,10 +95,51 @@ def listen_address(text: str, *, has_token: bool, unsafe_no_auth: bool, how: str
 
 def refuse_without_http(options: object, *more: str) -> None:
     """Refuse options that do nothing over stdio: nobody should rely on a protection that is not there."""
-    fields = ("token_file", "allow_host", "stateless", "access_log", *more)
+    fields = ("token_file", "allow_host", "stateless", "access_log", "metrics", *more)
     given = [f"--{field.replace('_', '-')}" for field in fields if getattr(options, field)]
     if given:
         raise UsageError(f"{', '.join(given)} needs --http: add --http HOST:PORT, or leave it out")
+
+
+def http_limits(options: object) -> Limits:
+    """The limits of an HTTP server that the options of a command set."""
+    from skillwire.cli.commands.serving import LIMIT_FIELDS
+    from skillwire.limits import Limits
+
+    given = {limit: getattr(options, field) for field, limit in LIMIT_FIELDS.items()}
+    return Limits(**{limit: value for limit, value in given.items() if value is not None})
+
+
+def serve_http(
+    server: HttpServer,
+    frontend: HttpFrontend[Any, Any],
+    *,
+    metrics: str | None,
+    limits: Limits,
+    on_hangup: Callable[[], object] | None = None,
+) -> None:
+    """Serve over HTTP until a signal, with a listener for the metrics if there is an address for it."""
+    from skillwire.cli.output import info
+    from skillwire.server import HttpServer, OperatorApp, parse_address
+    from skillwire.server.http.frontend import METRICS_PATH
+
+    if metrics is None:
+        run_until_signal(server.serve, stop=server.stop, on_hangup=on_hangup)
+        return
+    own = HttpServer(OperatorApp(frontend), parse_address(metrics), path=METRICS_PATH, limits=limits)
+    info(f"Metrics at {own.url}, without a token")
+
+    async def serve() -> None:
+        import asyncio
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(own.serve())
+            try:
+                await server.serve()
+            finally:
+                own.stop()
+
+    run_until_signal(serve, stop=server.stop, on_hangup=on_hangup)
 
 
 def read_instructions(given: str | None) -> str | None:
@@ -104,3 +150,55 @@ def read_instructions(given: str | None) -> str | None:
         return Path(given[1:]).read_text("utf-8")
     except (OSError, UnicodeError) as error:
         raise SourceError(f"the instructions in {given[1:]} cannot be read: {unreadable(error)}") from None
+
+
+class _TextFormatter(logging.Formatter):
+    """Log lines may quote what a client sent. Each is one line; of a traceback, only the error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(f"skillwire: {_kind(record)}: {_message(record)}")
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object per line. The fields of an access log record are members of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, object] = {
+            "time": f"{moment}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+        }
+        fields = getattr(record, "fields", None)
+        if isinstance(fields, dict):
+            line |= {"event": _kind(record), **fields}
+        else:
+            line["message"] = _message(record)
+        return json.dumps(line)
+
+
+def log_to_stderr(*, as_json: bool = False, access_log: bool = False, changes: bool = False) -> None:
+    """Send warnings to standard error; with `--verbose` also what libraries do.
+
+    `access_log` and `changes` add a line for each HTTP request and for each skill that changed.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter())
+    logging.basicConfig(
+        level=(logging.ERROR, logging.WARNING, logging.INFO)[verbosity() + 1], handlers=[handler], force=True
+    )
+    logging.getLogger("skillwire.access").setLevel(logging.INFO if access_log else logging.CRITICAL)
+    logging.getLogger("skillwire.changes").setLevel(
+        logging.INFO if changes and verbosity() >= 0 else logging.CRITICAL
+    )
+
+
+def _kind(record: logging.LogRecord) -> str:
+    """The level, or what an informational line is about."""
+    area = record.name.rpartition(".")[2]
+    return area if area in ("access", "changes") else record.levelname.lower()
+
+
+def _message(record: logging.LogRecord) -> str:
+    error = record.exc_info[1] if record.exc_info else None
+    text = record.getMessage()
+    return text if error is None else f"{text}: {type(error).__name__}: {error}"

@@ -11,13 +11,15 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from contextlib import suppress
+from functools import partial
+from typing import Final, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
 from skillwire.cli.output import print_stderr, write
 from skillwire.text import clean_text, safe_line
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 _UNLIMITED: Final = 100_000
 _LEAST_WIDTH: Final = 40
@@ -26,14 +28,15 @@ _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": 
 
 
 class Screen:
-    """Standard output or standard error. A terminal has a width and colors; a pipe or a file has neither."""
+    """Standard output, standard error or another stream. A terminal has a width and colors; a pipe or a file
+    has neither."""
 
-    def __init__(self, *, errors: bool = False) -> None:
-        stream = sys.stderr if errors else sys.stdout
-        self.is_terminal = stream.isatty()
-        self._write = print_stderr if errors else write
+    def __init__(self, *, errors: bool = False, stream: TextIO | None = None) -> None:
+        self._write = partial(_print, stream) if stream is not None else print_stderr if errors else write
+        shown_on: TextIO = stream or (sys.stderr if errors else sys.stdout)
+        self.is_terminal = shown_on.isatty()
         self._colors = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        self.width = max(_columns(stream.fileno()), _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
+        self.width = max(_columns(shown_on.fileno()), _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
 
     def line(self, *parts: str | tuple[str, str]) -> None:
         """One line of text; a part may be a pair of text and style. The caller cleans untrusted text
@@ -130,6 +133,12 @@ def _fitting(text: str, width: int) -> int:
         if used > width:
             return max(number, 1)
     return len(text)
+
+
+def _print(stream: TextIO, text: str) -> None:
+    with suppress(OSError):  # The terminal is gone.
+        stream.write(f"{text}\n")
+        stream.flush()
 
 
 def _columns(descriptor: int) -> int:

@@ -3,52 +3,100 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import stat
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from skillwire.cli.commands import commands_of
 from skillwire.cli.commands.publish import TOKEN_VARIABLE
-from skillwire.cli.logs import log_to_stderr
-from skillwire.cli.output import counted, human_size, info, printable
-from skillwire.cli.parser import UsageError
+from skillwire.cli.commands.serving import LIMIT_FIELDS
+from skillwire.cli.output import counted, human_size, info, printable, write
+from skillwire.cli.parser import UsageError, words_of
 from skillwire.cli.running import (
+    http_limits,
     listen_address,
+    log_to_stderr,
     read_instructions,
     refuse_without_http,
     run_until_signal,
+    serve_http,
 )
-from skillwire.cli.serve_options import ServeOptions
-from skillwire.errors import FormatError
+from skillwire.errors import FormatError, SourceError
+from skillwire.files import expand_user
 
 if TYPE_CHECKING:
-    from skillwire.server.http.auth import Tokens
-    from skillwire.server.http.server import Address
-    from skillwire.skill.uris import SkillUri
-    from skillwire.sources.directory.source import DirectorySource
+    from skillwire.access import Callers, OAuthSettings
+    from skillwire.limits import Limits
+    from skillwire.server import Address, IndexShape, ToolsMode
+    from skillwire.skill import SkillUri
+    from skillwire.sources import DirectorySource
     from skillwire.sources.remote import RemoteSource
 
-_PROBLEMS_SHOWN = 20
+_PROBLEMS_SHOWN: Final = 20
+_SHARED_ADDRESS: Final = "0.0.0.0:8711"
+"""Where `--share` listens without --http."""
+_LEAST_TOKEN: Final = 20
+_LEAST_DIFFERENT: Final = 8
+_USED: Final = frozenset(
+    {
+        "store",
+        "channel",
+        "oauth_issuer",
+        "oauth_audience",
+        "oauth_groups_claim",
+        "http",
+        "allow_host",
+        "stateless",
+        "metrics",
+        *LIMIT_FIELDS,
+        "name",
+        "instructions",
+        "access_log",
+        "log_format",
+        "ttl",
+        "page_size",
+        "watch",
+        "tools",
+        "print_config",
+    }
+)
+"""The options of `serve` that mean something for a registry."""
 
 
 def run(**given: Any) -> None:
     """Serve skills over MCP, with a value for each field of `ServeOptions`."""
     options = ServeOptions(**given)
+    if options.share and options.http is None:
+        options = replace(options, http=_SHARED_ADDRESS)
     if options.http is None:
-        refuse_without_http(options, "well_known", "oauth_issuer", "oauth_audience", "oauth_groups_claim")
+        refuse_without_http(
+            options,
+            "well_known",
+            "cert",
+            "key",
+            "url",
+            "oauth_issuer",
+            "oauth_audience",
+            "oauth_groups_claim",
+        )
     store = _store_url(options)
     if store is not None:
-        from skillwire.cli.serve_store import refuse_idle
-
         refuse_idle(given)
         options = replace(options, store=store)
     elif options.channel or options.oauth_issuer or options.oauth_audience or options.oauth_groups_claim:
         raise UsageError("--channel and --oauth-... are for a registry: add --store URL, or leave them out")
     elif not (options.paths or options.locked or options.installed):
         raise UsageError("PATH is missing: write skillwire serve [OPTIONS] PATH...")
+    if (options.cert is None) != (options.key is None):
+        raise UsageError("--cert and --key belong together: give both, or leave them out")
+    if options.yes and not options.share:
+        raise UsageError("--yes is for --share: leave it out")
+    if options.url is not None and not options.url.startswith(("http://", "https://")):
+        raise UsageError("--url is not an http:// or https:// URL: write the one that others use")
     if options.print_config is not None:
-        from skillwire.cli.serve_config import print_config
-
         print_config(options.print_config, options)
     else:
         serve(options)
@@ -58,22 +106,33 @@ def serve(options: ServeOptions) -> None:
     """Serve skills over MCP until the client disconnects or a signal stops it."""
     log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log, changes=True)
     if options.store is not None:
-        from skillwire.cli.serve_store import serve_store
-
         serve_store(options, options.store)
         return
-    token = address = None
+    limits = http_limits(options)
+    callers = address = shared = None
+    if options.share:
+        from skillwire.cli.share import prepare_share
+
+        shared = prepare_share(
+            options.http or _SHARED_ADDRESS,
+            options.allow_host,
+            url=options.url,
+            token_file=options.token_file,
+            is_https=options.cert is not None,
+            yes=options.yes,
+        )
+        hosts = tuple(dict.fromkeys((*options.allow_host, shared.host)))
+        options = replace(options, allow_host=hosts, token_file=shared.token_file)
     if options.http is not None:
-        token = _token(options.token_file)
-        address = _address(options.http, token, unsafe_no_auth=options.unsafe_no_auth)
+        callers = token_callers(options.token_file, limits)
+        address = _address(options.http, callers, unsafe_no_auth=options.unsafe_no_auth)
+        if not address.is_loopback:
+            refuse_weak_token(options.token_file)
 
     instructions = read_instructions(options.instructions)
     # Imported here: the checks above need none of it, and their message comes at once.
-    from skillwire.server.app import SkillServer
-    from skillwire.server.legacy.features import LegacyFeatures
-    from skillwire.server.options import ServerOptions
-    from skillwire.sources.directory.scan_cache import scan_cache_directory
-    from skillwire.sources.directory.source import DirectorySource
+    from skillwire.server import LegacyFeatures, ServerOptions, SkillServer
+    from skillwire.sources import DirectorySource, scan_cache_directory
 
     cache_directory = scan_cache_directory() if options.scan_cache else None
     directories, remotes = _places(options)
@@ -82,15 +141,17 @@ def serve(options: ServeOptions) -> None:
         allow_oversize=options.allow_oversize,
         strict=options.strict,
         follow_links=options.follow_links,
+        only=options.only or None,
         cache_directory=cache_directory,
     )
     source.scan()
+    if options.only:
+        _check_only(options.only, {entry.name for entry in source.snapshot.entries}, remotes)
     _summarize(source, strict=options.strict)
     if remotes:
         from skillwire.cli.serve_remote import fetch_remotes
 
         fetch_remotes(remotes, strict=options.strict)
-    limits = options.limits()
     server = SkillServer(
         *([source] if directories or not remotes else []),
         *remotes,
@@ -98,17 +159,18 @@ def serve(options: ServeOptions) -> None:
         instructions=instructions,
         options=ServerOptions(
             ttl_ms=round(options.ttl * 1000),
-            cache_scope=options.cache_scope or ("private" if token else "public"),
+            cache_scope=options.cache_scope or ("private" if callers else "public"),
             page_size=options.page_size,
             unlisted=options.unlisted,
+            query=options.query,
             legacy_features=LegacyFeatures(
-                index=options.index,
+                index="off" if options.reference else options.index,
                 manifests=options.manifests,
                 prompt_xml=options.prompt_xml,
                 tools=options.tools,
                 prompts=options.prompts,
-                listed=options.list_legacy,
-                files=options.list_files,
+                list_legacy=options.list_legacy or options.reference,
+                list_files=options.list_files,
             ),
             watch=options.watch,
             limits=limits,
@@ -127,19 +189,25 @@ def serve(options: ServeOptions) -> None:
         with source.saving_cache():
             run_until_signal(lambda: server.run_stdio(), on_hangup=_refreshing(remotes))
     else:
-        from skillwire.server.http.server import HttpServer
+        from skillwire.server import HttpServer
 
         with source.saving_cache():
             hosts = [*options.allow_host, address.shown_host]
             app = server.http_app(
-                allowed_hosts=hosts, token=token, stateless=options.stateless, well_known=options.well_known
+                allowed_hosts=hosts,
+                identity=callers,
+                stateless=options.stateless,
+                well_known=options.well_known,
             )
-            http = HttpServer(app, address, limits=limits)
-            info(f"Serving {count} at {http.url}" + (" (bearer token required)" if token else ""))
+            certificate = _certificate(options)
+            http = HttpServer(app, address, limits=limits, certificate=certificate)
+            if shared is not None:
+                shared.show(count, http.url)
+            info(f"Serving {count} at {http.url}" + (" (bearer token required)" if callers else ""))
             if not address.is_loopback:
                 names = ", ".join(printable(name) for name in ("localhost", *hosts))
                 info(f"Requests must be addressed to one of: {names}. Add a name with --allow-host")
-            run_until_signal(http.serve, stop=http.stop, on_hangup=_refreshing(remotes))
+            serve_http(http, app, metrics=options.metrics, limits=limits, on_hangup=_refreshing(remotes))
 
 
 def _store_url(options: ServeOptions) -> str | None:
@@ -166,22 +234,79 @@ def _refreshing(remotes: Sequence[RemoteSource]) -> Callable[[], object] | None:
     return (lambda: [remote.request_refresh() for remote in remotes]) if remotes else None
 
 
-def _address(text: str, token: Tokens | None, *, unsafe_no_auth: bool) -> Address:
+def _address(text: str, callers: Callers | None, *, unsafe_no_auth: bool) -> Address:
     return listen_address(
         text,
-        has_token=token is not None,
+        has_token=callers is not None,
         unsafe_no_auth=unsafe_no_auth,
         how=f"--token-file or {TOKEN_VARIABLE}",
     )
 
 
-def _token(file: Path | None) -> Tokens | None:
-    from skillwire.server.http.auth import DEFAULT_NAME, TokenFile, Tokens, checked_token
+def _certificate(options: ServeOptions) -> tuple[Path, Path] | None:
+    """The certificate and its key, or a `SourceError` if they cannot be used."""
+    if options.cert is None or options.key is None:
+        return None
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(options.cert, options.key)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "they cannot be read"
+        raise SourceError(
+            f"{options.cert} and {options.key} are no certificate and its key: {reason}"
+        ) from None
+    return options.cert, options.key
+
+
+def _check_only(names: Sequence[str], there: Collection[str], remotes: Sequence[RemoteSource]) -> None:
+    if remotes:
+        raise UsageError("--only is for directories: name the folder in the URL of a repository instead")
+    missing = [name for name in names if name not in there]
+    if missing:
+        known = ", ".join(sorted(there)) or "none of these"
+        raise SourceError(f"--only: no skill is called {printable(missing[0])}; served: {printable(known)}")
+
+
+def refuse_weak_token(file: Path | None) -> None:
+    """Refuse a token that others can guess or read, where others can reach the server."""
+    if file is None:
+        _check_strength(os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE)
+        return
+    try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return  # A pipe of a shell.
+        lines = [line.split() for line in file.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeError):
+        return  # `TokenFile` has said what is wrong with it.
+    if os.name == "posix" and status.st_mode & 0o004:
+        raise SourceError(
+            f"everybody on this machine can read the tokens in {file}: run `chmod 600 {file}`, or let "
+            "--share make a token"
+        )
+    for words in lines:
+        if words and not words[0].startswith("#"):
+            _check_strength(words[1] if len(words) > 1 else words[0], str(file))
+
+
+def _check_strength(token: str, place: str) -> None:
+    if token and (len(token) < _LEAST_TOKEN or len(set(token)) < _LEAST_DIFFERENT):
+        raise SourceError(
+            f"the token in {place} can be guessed: use {_LEAST_TOKEN} random characters or more; let --share "
+            """make one, or `python3 -c "import secrets; print(secrets.token_urlsafe(32))"`"""
+        )
+
+
+def token_callers(file: Path | None, limits: Limits) -> Callers | None:
+    """The callers of a token file, or of the token in the environment; `None` without either."""
+    from skillwire.access import Callers, TokenFile
+    from skillwire.access.callers import checked_token
 
     if file is not None:
-        return TokenFile(file)
+        return TokenFile(file, limits=limits)
     token = os.environ.get(TOKEN_VARIABLE)
-    return None if token is None else Tokens({DEFAULT_NAME: checked_token(token.strip(), TOKEN_VARIABLE)})
+    return None if token is None else Callers.of_token(checked_token(token.strip(), TOKEN_VARIABLE))
 
 
 def _note_large_files(sizes: Mapping[SkillUri, int]) -> None:
@@ -200,7 +325,7 @@ def _note_large_files(sizes: Mapping[SkillUri, int]) -> None:
 
 def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Print what will be served and what was left out."""
-    from skillwire.sources.directory.report import problem_lines, problems_of
+    from skillwire.sources.directory.scan import problem_lines, problems_of
 
     if not source.roots:
         return
@@ -229,3 +354,218 @@ def _summarize(source: DirectorySource, *, strict: bool) -> None:
     if strict:
         message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
         raise FormatError.of(rule="strict", message=message, fix="fix what is listed above")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of the command, as they were given."""
+
+    paths: tuple[str, ...]
+    locked: Path | None
+    installed: bool
+    store: str | None
+    channel: str | None
+    oauth_issuer: str | None
+    oauth_audience: str | None
+    oauth_groups_claim: str | None
+    refresh: float
+    well_known: bool
+    http: str | None
+    allow_host: tuple[str, ...]
+    token_file: Path | None
+    unsafe_no_auth: bool
+    stateless: bool
+    metrics: str | None
+    rate: int | None
+    max_requests: int | None
+    max_failed_tokens: int | None
+    max_connections: int | None
+    max_connections_per_address: int | None
+    max_body_bytes: int | None
+    max_sessions: int | None
+    max_views: int | None
+    session_timeout: float | None
+    head_timeout: float | None
+    body_timeout: float | None
+    write_timeout: float | None
+    idle_timeout: float | None
+    name: str | None
+    instructions: str | None
+    access_log: bool
+    log_format: Literal["text", "json"]
+    ttl: float
+    cache_scope: Literal["public", "private"] | None
+    page_size: int
+    unlisted: tuple[str, ...]
+    query: bool
+    allow_oversize: bool
+    strict: bool
+    follow_links: bool
+    watch: bool
+    fast_path: bool
+    scan_cache: bool
+    print_config: str | None
+    share: bool
+    yes: bool
+    cert: Path | None
+    key: Path | None
+    url: str | None
+    only: tuple[str, ...]
+    index: IndexShape
+    manifests: bool
+    prompt_xml: bool
+    tools: ToolsMode
+    prompts: bool
+    reference: bool
+    list_legacy: bool
+    list_files: bool
+
+
+def print_config(client: str, options: ServeOptions) -> None:
+    """Print the client's configuration for this command line."""
+    import shutil
+
+    from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE
+    from skillwire.clients import ClientServer, shown_entry, writable_clients
+
+    if options.http is not None:
+        from skillwire.server import parse_address
+
+        variable = TOKEN_VARIABLE if options.store is None else REGISTRY_TOKEN_VARIABLE
+        token = options.store or options.token_file or TOKEN_VARIABLE in os.environ
+        address = parse_address(options.http)
+        host = "127.0.0.1" if address.host in ("0.0.0.0", "::") else address.shown_host  # noqa: S104 - compared
+        if options.allow_host:
+            host = options.allow_host[0]  # The name that others reach it by.
+        elif not address.is_loopback and options.url is None:
+            info("Others reach this server by the name of this machine: give it with --allow-host NAME")
+        url = options.url or f"{'https' if options.cert else 'http'}://{host}:{address.port}/mcp"
+        server = ClientServer(url=url, token_variable=variable if token else "")
+    else:
+        # A client may start it anywhere, and without the PATH of this shell.
+        program = shutil.which("skillwire")
+        start = (program,) if program else (sys.executable, "-m", "skillwire")
+        values = asdict(options)
+        files = {
+            name: expand_user(value).absolute() for name, value in values.items() if isinstance(value, Path)
+        }
+        absolute = {
+            **values,
+            **files,
+            "paths": tuple(map(_absolute, options.paths)),
+            "store": None if options.store is None else _absolute_store(options.store),
+            "print_config": None,
+        }
+        if options.instructions is not None and options.instructions.startswith("@"):
+            absolute["instructions"] = f"@{_absolute(options.instructions[1:])}"
+        [command] = commands_of("serve")
+        server = ClientServer(command=(*start, "serve", *words_of(command, absolute)))
+    known = writable_clients()[client]
+    if known.config is not None:
+        info(known.config.place)
+    write(shown_entry(known, server))
+    if server.token_variable:
+        info(f"The client reads the token from {server.token_variable} of its environment: set it there.")
+    for text in map(_absolute, options.paths):
+        path = text.partition("=")[2] if "=" in text and not Path(text).exists() else text
+        if "://" not in path and not Path(path).is_dir():
+            info(f"There is no directory {printable(path)}: create it before the client starts the server.")
+
+
+def _absolute(text: str) -> str:
+    """A path, or `PREFIX=PATH`, that means the same in every directory."""
+    if "://" in text:
+        return text  # A repository or a site is the same in every directory.
+    prefix, sign, path = text.partition("=")
+    if sign and not expand_user(text).exists():
+        return f"{prefix}={expand_user(path).absolute()}"
+    return str(expand_user(text).absolute())
+
+
+def _absolute_store(url: str) -> str:
+    scheme, sign, file = url.partition("sqlite:///")
+    return f"sqlite:///{Path(file).absolute()}" if sign and not scheme else url
+
+
+def refuse_idle(given: Mapping[str, object]) -> None:
+    """Refuse options that do nothing for a registry: nobody should rely on something that is not there."""
+    if given["paths"]:
+        raise UsageError("--store serves only a registry: leave out the paths")
+    [command] = commands_of("serve")
+    idle = [
+        option.off or option.name
+        for option in command.options
+        if option.field not in _USED and given[option.field] != option.default
+    ]
+    if idle:
+        raise UsageError(f"a registry has no {', '.join(idle)}: leave that out, or serve directories")
+
+
+def serve_store(given: ServeOptions, url: str) -> None:
+    """Serve a registry until it is stopped."""
+    from skillwire.cli.registry import open_store
+
+    instructions = read_instructions(given.instructions)
+    store = open_store(url)
+    from skillwire.registry import View
+    from skillwire.registry.catalog import StoreCatalog
+    from skillwire.server import LegacyFeatures, ServerOptions
+
+    name = given.name or "skillwire"
+    options = ServerOptions(
+        ttl_ms=round(given.ttl * 1000),
+        page_size=given.page_size,
+        legacy_features=LegacyFeatures(tools=given.tools, prompts=False),
+        watch=given.watch,
+        limits=http_limits(given),
+    )
+    channel = given.channel or "stable"
+    view = View(channel)
+    try:
+        store.check_tables()
+        count = counted(StoreCatalog(store, view).count(), "skill")
+    except SourceError as error:
+        if given.http is None or not store.is_postgresql:
+            raise
+        info(f"Waiting, and not ready until this is solved: {printable(str(error))}")
+        count = "the skills"
+    if given.http is None:
+        from skillwire.registry import StoreSource
+        from skillwire.server import SkillServer
+
+        server = SkillServer(StoreSource(store, view), name=name, instructions=instructions, options=options)
+        info(f"Serving {count} of {printable(store.place)} over stdio")
+        run_until_signal(server.run_stdio)
+        return
+    from skillwire.registry import RegistryApp
+    from skillwire.server import HttpServer, parse_address
+
+    address = parse_address(given.http)
+    hosts = [*given.allow_host, address.shown_host]
+    app = RegistryApp(
+        store,
+        options=options,
+        name=name,
+        instructions=instructions,
+        oauth=_oauth(given, channel),
+        allowed_hosts=hosts,
+        stateless=given.stateless,
+    )
+    http = HttpServer(app, address, limits=options.limits)
+    info(f"Serving {count} of {printable(store.place)} at {http.url} to callers with a grant")
+    serve_http(http, app, metrics=given.metrics, limits=options.limits)
+
+
+def _oauth(given: ServeOptions, channel: str) -> OAuthSettings | None:
+    from skillwire.access import OAuthSettings
+
+    if given.oauth_issuer is None and given.oauth_audience is None:
+        return None
+    if given.oauth_issuer is None or given.oauth_audience is None:
+        raise UsageError("--oauth-issuer and --oauth-audience belong together")
+    return OAuthSettings(
+        issuer=given.oauth_issuer,
+        audience=given.oauth_audience,
+        groups_claim=given.oauth_groups_claim or "groups",
+        channel=channel,
+    )

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.errors import FormatError, SkillwireError, SourceError
-from skillwire.sources.archive import ArchiveFile
-from skillwire.sources.packages import packages_with_skills
+from skillwire.net import ArchiveFile
+from skillwire.sources import packages_with_skills
 from skillwire.sources.remote import RemoteSource, remote_reference
 
 if TYPE_CHECKING:
-    from skillwire.install.candidates import Candidate
+    from skillwire.install import Candidate
 
 
 def places(
@@ -52,13 +52,10 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
     project = file.resolve().parent
 
     async def fetch() -> Iterable[ArchiveFile]:
-        from skillwire.host.config.file import load_config
-        from skillwire.install.agents import Places, Scope
-        from skillwire.install.export import content_of
-        from skillwire.install.lock import LockedSkill
-        from skillwire.install.state import StateFiles
-        from skillwire.install.upstream import Upstream
-        from skillwire.install.workspace import Workspace
+        from skillwire.clients import Places, Scope
+        from skillwire.host import load_config
+        from skillwire.install import LockedSkill, StateFiles, Upstream, Workspace
+        from skillwire.install.workspace import content_of
 
         work = Workspace(Scope.PROJECT, Places.here(project), StateFiles.of_user(), file)
         skills = [one for one in work.require_lock().skills if servers or one.pin.kind != "mcp"]

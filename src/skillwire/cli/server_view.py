@@ -1,24 +1,28 @@
-"""What `servers list` and `servers import` print. It never contains a secret of a server."""
+"""What `servers list`, `show` and `import` print. It never contains a secret of a server."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from skillwire.cli.host_options import file_above
+from skillwire.cli.host_options import HostOptions, file_above, with_host
 from skillwire.cli.output import counted, printable
-from skillwire.cli.project_trust import HINT
 from skillwire.cli.screen import Screen, padded, show_json
+from skillwire.cli.trust import HINT
+from skillwire.errors import SkillNotFound, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host.config.configured import ConfiguredServer, HostConfig
-    from skillwire.host.config.text import Place
+    from skillwire.catalog import SkillKey
+    from skillwire.cli.skill_view import SkillRow
+    from skillwire.host import ConfiguredServer, HostConfig, Place, ServedTemplate, ServerState, SkillHost
     from skillwire.host.importers.base import ClientFile
     from skillwire.host.importers.files import FoundServer
-    from skillwire.host.state import ServerState
+
+_FILES_SHOWN: Final = 20
 
 
 def show_servers(
@@ -50,7 +54,7 @@ def show_servers(
     for server in settings.configured:
         status = _status(server, states, counts, {one.label: one.reason for one in settings.unusable})
         parts = [*(["signed in"] if server.label in logins else []), *([status] if status else [])]
-        rows.append((server.label, server.place.shown, server.policy.value, ", ".join(parts)))
+        rows.append((server.label, server.place.shown, server.approval_mode.value, ", ".join(parts)))
     screen.table(rows)
     if settings.untrusted:
         screen.line()
@@ -198,7 +202,7 @@ def _json(
         "label": server.label,
         "place": server.place.shown,
         "file": str(server.file),
-        "approval": server.policy.value,
+        "approval": server.approval_mode.value,
         "skills": server.skills,
         "used": server.used,
         "trusted": server.trusted,
@@ -210,3 +214,156 @@ def _json(
         "dialects": [dialect.value for dialect in state.dialects] if state else None,
         "skill_count": counts.get(server.label) if state else None,
     }
+
+
+def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
+    """Connect to one server and show all that is known about it; fail if it cannot be reached."""
+    from skillwire.cli.skill_view import SkillRow
+    from skillwire.host import Status
+
+    settings = options.settings()
+    labels = [*(one.label for one in settings.configured), *settings.servers]
+    label = next((one for one in labels if one.casefold() == name.casefold()), name)
+    configured = next((one for one in settings.configured if one.label == label), None)
+    _refuse_unused(settings, configured, label)
+
+    async def action(host: SkillHost) -> bool:
+        (state,) = host.admin.servers()
+        rows = [
+            SkillRow(skill, host.admin.status(skill))
+            for skill in host.skills(disabled=True)
+            if not skill.origin.is_local
+        ]
+        events = (*host.log.failures(), *host.log.left_out())
+        page = _Page(
+            state=state,
+            configured=configured,
+            rows=rows,
+            templates=host.admin.templates(),
+            files={row.skill.key: host.admin.files(row.skill) for row in rows},
+            problems=[one.message for one in events if one.origin == state.origin],
+        )
+        if as_json:
+            show_json({"server": page.document()})
+        else:
+            page.show(Screen())
+        return state.status is Status.FAILED
+
+    failed = with_host(
+        replace(options, directories=()),
+        action,
+        settings=replace(
+            settings,
+            servers={label: settings.servers[label]},
+            directories=(),
+            project_directories=(),
+            default_directories=False,
+            untrusted=(),
+            unusable=(),
+        ),
+        failures=False,
+        cached=False,
+    )
+    return SourceError.exit_code if failed else 0
+
+
+def _refuse_unused(settings: HostConfig, configured: ConfiguredServer | None, label: str) -> None:
+    """Raise an error if a server is not used, with the reason."""
+
+    if label in settings.servers:
+        return
+    if configured is None:
+        known = ", ".join([*(one.label for one in settings.configured), *settings.servers]) or "none"
+        raise SkillNotFound(f"no server is called {printable(label)}; known: {known}")
+    for left in settings.skipped:
+        if left.label == label:
+            raise SourceError(f"{label} {left.reason}")
+    reason = "skills = false" if not configured.skills else "it is not in this profile"
+    raise SourceError(f"{label} is not used: {reason}; change that in {configured.file}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """What is shown of one server; `files` are the supporting files of its skills."""
+
+    state: ServerState
+    configured: ConfiguredServer | None
+    rows: list[SkillRow]
+    templates: tuple[ServedTemplate, ...]
+    files: Mapping[SkillKey, tuple[str, ...]]
+    problems: list[str]
+
+    def document(self) -> dict[str, object]:
+        """As JSON; fields may be added, none changes its meaning."""
+        from skillwire.cli.skill_view import server_json, skill_json, template_json
+
+        state = self.state
+        return {
+            **server_json(state),
+            "file": str(self.configured.file) if self.configured else None,
+            "declared_in": state.declared_in or None,
+            "directory_read": state.directory_read,
+            "capabilities": list(state.capabilities),
+            "revisions": list(state.revisions),
+            "explanation": state.explanation or None,
+            "skills": [
+                {**skill_json(row), "supporting_files": list(self.files[row.skill.key])} for row in self.rows
+            ],
+            "templates": [template_json(one) for one in self.templates],
+            "problems": self.problems,
+        }
+
+    def show(self, screen: Screen) -> None:
+        """For a person."""
+        from skillwire.cli.screen import cut
+        from skillwire.cli.skill_view import show_templates
+        from skillwire.trust import shown_path
+
+        state = self.state
+        screen.line((state.label, "bold"))
+        screen.pairs(
+            [
+                ("where", state.place),
+                ("file", printable(str(self.configured.file)) if self.configured else ""),
+                ("approval", state.approval_mode.value),
+                ("status", state.status.value + (f": {printable(state.reason)}" if state.reason else "")),
+                ("protocol", _protocol(state)),
+                ("declares", _declaration(state)),
+                ("offers", printable(", ".join(state.capabilities))),
+                ("dialect", ", ".join(one.meaning for one in state.dialects)),
+                ("because", state.explanation),
+            ]
+        )
+        screen.line()
+        screen.line(("Skills", "bold"), f"  {counted(len(self.rows), 'skill')}")
+        widest = max((len(row.skill.handle) for row in self.rows), default=0)
+        for row in self.rows:
+            said = cut(row.skill.entry.description, max(screen.width - widest - len(row.remarks) - 8, 20))
+            screen.line("  ", (padded(row.skill.handle, widest), "bold"), f"  {row.remarks}  {said}".rstrip())
+            files = self.files[row.skill.key]
+            for path in files[:_FILES_SHOWN]:
+                screen.line("    ", (shown_path(path), "dim"))
+            if len(files) > _FILES_SHOWN:
+                screen.line("    ", (f"and {counted(len(files) - _FILES_SHOWN, 'more file')}", "dim"))
+        if self.templates:
+            screen.line()
+            show_templates(screen, self.templates)
+        if self.problems:
+            screen.line()
+            screen.line(("Problems", "bold"), f"  {len(self.problems)}")
+            for problem in self.problems:
+                screen.wrapped(printable(problem), indent=2, style="yellow")
+
+
+def _protocol(state: ServerState) -> str:
+    others = ", ".join(revision for revision in state.revisions if revision != state.era)
+    return f"{state.era} (it also supports {others})" if others else state.era
+
+
+def _declaration(state: ServerState) -> str:
+    if state.status != "ready":
+        return ""
+    if not state.declares_skills:
+        return "no skills extension"
+    reads = ", with directory reads" if state.directory_read else ""
+    return f"the skills extension, under {state.declared_in}{reads}"

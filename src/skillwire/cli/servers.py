@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from skillwire.cli.host_options import HostOptions, with_host, with_timeout
 from skillwire.cli.parser import UsageError
-from skillwire.cli.project_trust import HINT, write_project
-from skillwire.errors import SkillNotFound, SourceError
+from skillwire.cli.trust import HINT, found_servers, trusted_files, write_project
+from skillwire.errors import FormatError, SkillNotFound, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host.config.configured import HostConfig
-    from skillwire.host.config.text import ConfigText, Place
-    from skillwire.host.host import SkillHost
+    from skillwire.host import HostConfig, Place, SkillHost
+    from skillwire.host.config.text import ConfigText, ServerText
+    from skillwire.host.importers.files import FoundServer
 
 
 def list_servers(
@@ -27,8 +27,7 @@ def list_servers(
 ) -> int:
     """List the servers of your configuration; with `check`, fail if one cannot be used."""
     from skillwire.cli.server_view import show_servers
-    from skillwire.host.config.file import load_config
-    from skillwire.host.state import Status
+    from skillwire.host import Status, load_config
 
     if timeout is not None and not check:
         raise UsageError("--timeout needs --check: without it no server is connected")
@@ -63,9 +62,7 @@ def list_servers(
 
 def _logins(settings: HostConfig) -> frozenset[str]:
     """The servers that the user is signed in to."""
-    from skillwire.host.config.server import ServerConfig
-    from skillwire.host.directories import state_places
-    from skillwire.host.login.store import LoginStore
+    from skillwire.host import LoginStore, ServerConfig, state_places
 
     store = LoginStore(state_places().logins)
     urls = {
@@ -87,22 +84,23 @@ def add(
     env: tuple[str, ...],
     use_variables: bool,
     approval: str | None,
+    is_replaced: bool,
+    check: bool,
     as_json: bool,
 ) -> None:
-    """Add a server to skillwire.toml and keep the rest of the file as it is."""
+    """Add a server to skillwire.toml and keep the rest of the file as it is; then connect to it once."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.config.edit import with_server
+    from skillwire.host import Place
     from skillwire.host.config.file import read_config
-    from skillwire.host.config.text import Place, ServerText, parse_config
-    from skillwire.trust.approval import Policy
-    from skillwire.trust.origin import Origin
+    from skillwire.host.config.text import ServerText, parse_config, with_server
+    from skillwire.trust import ApprovalMode, Origin
 
     Origin.mcp(name)
-    policy = None
+    approval_mode = None
     if approval is not None:
-        policy = Policy(approval)
-        if policy is Policy.ALWAYS and not user:
+        approval_mode = ApprovalMode(approval)
+        if approval_mode is ApprovalMode.ALWAYS and not user:
             raise UsageError("--approval always is for your own file only: add --user")
     is_url = len(place) == 1 and "://" in place[0]
     if not is_url and not command:
@@ -121,18 +119,63 @@ def add(
         token_env=token_env or "",
     )
     file, other = config_files(user)
-    _refuse_twin(name, file, other)
-    server = without_secrets(name, server, file, use_variables=use_variables)
     before = read_config(file)
-    text = with_server(config_source(before), name, ServerText(place=server, approval=policy), file=file)
+    known = before.servers.get(name) if before is not None and is_replaced else None
+    if is_replaced and known is None:
+        raise SkillNotFound(
+            f"{file} has no server called {printable(name)} to replace: "
+            f"{'leave out --user' if user else 'add --user for your own file'}, or leave out --replace"
+        )
+    if known is None:
+        _refuse_twin(name, file, other)
+    server = without_secrets(name, server, file, use_variables=use_variables)
+    entry = replace(
+        known or ServerText(), place=server, approval=approval_mode or (known.approval if known else None)
+    )
+    text = with_server(config_source(before), name, entry, file=file, replaces=known is not None)
     parse_config(text, file)
     trusted = write_project(file, before, text)
+    answer = _checked(name) if check and trusted else None
     if as_json:
-        show_json({"added": {"label": name, "place": server.shown, "file": str(file)}})
+        added = {"label": name, "place": server.shown, "file": str(file)}
+        show_json({"added": added, **({"answer": answer} if answer is not None else {})})
         return
     screen = Screen()
-    screen.line(("Added ", "green"), f"{name} ({server.shown}) to {printable(str(file))}.")
+    done = ("Replaced ", "in") if known else ("Added ", "to")
+    screen.line((done[0], "green"), f"{name} ({server.shown}) {done[1]} {printable(str(file))}.")
+    screen.wrapped(
+        "It is there for all your projects." if user else "It is there in this project alone: see --user."
+    )
+    if answer is not None:
+        screen.wrapped(printable(answer))
     screen.line("See its skills with: skillwire list" if trusted else HINT)
+
+
+def _checked(name: str) -> str:
+    """What a server answers to one connection, in a sentence."""
+    import asyncio
+
+    from skillwire.cli.output import counted
+    from skillwire.host import SkillHost, Status
+    from skillwire.host.config.file import load_config
+
+    settings = load_config()
+    config = settings.servers.get(name)
+    if config is None:
+        reason = next((one.problem for one in settings.unusable if one.label == name), "it is not used")
+        return f"It was not asked: {reason}."
+
+    async def ask() -> str:
+        async with SkillHost(servers={name: config}, watch=False, cache_listings="write") as host:
+            [state] = host.admin.servers()
+            if state.status is Status.FAILED:
+                return (
+                    f"It does not answer: {state.reason}. The entry stays: correct it with "
+                    f"`skillwire servers add {name} ... --replace`."
+                )
+            return f"It answers, with {counted(len(host.skills()), 'skill')}."
+
+    return asyncio.run(ask())
 
 
 def remove(*, name: str, user: bool, as_json: bool) -> None:
@@ -141,12 +184,11 @@ def remove(*, name: str, user: bool, as_json: bool) -> None:
 
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.cache import SkillCache
-    from skillwire.host.config.edit import without_server
-    from skillwire.host.config.file import project_file, read_config
-    from skillwire.host.directories import state_places
-    from skillwire.trust.origin import Origin
+    from skillwire.consent import ConsentStore
+    from skillwire.host import SkillCache, project_file, state_places
+    from skillwire.host.config.file import read_config
+    from skillwire.host.config.text import without_server
+    from skillwire.trust import Origin
 
     places = state_places()
     files = [places.config] if user else [project_file(), places.config]
@@ -161,7 +203,7 @@ def remove(*, name: str, user: bool, as_json: bool) -> None:
     cached = approved = 0
     if len(having) == 1:
         origin = Origin.mcp(name)
-        cache, approvals = SkillCache(places.cache), ApprovalStore(places.approvals)
+        cache, approvals = SkillCache(places.cache), ConsentStore(places.approvals)
         if identity := _identity(configs[file], name, file == project_file()):
             cache.bind({origin: identity})
             approvals.bind({origin: identity})
@@ -194,8 +236,9 @@ def disable(*, name: str, project: bool, as_json: bool) -> None:
 def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host.config.edit import with_switch
-    from skillwire.host.config.file import load_config, project_file, read_config
+    from skillwire.host import load_config, project_file
+    from skillwire.host.config.file import read_config
+    from skillwire.host.config.text import with_switch
 
     configured = {server.label.casefold(): server for server in load_config(fill=False).configured}
     server = configured.get(name.casefold())
@@ -284,8 +327,7 @@ def _refuse_mistaken_url(place: tuple[str, ...]) -> None:
 
 def config_files(user: bool) -> tuple[Path, Path]:
     """The file to write to, and the other one."""
-    from skillwire.host.config.file import project_file
-    from skillwire.host.directories import state_places
+    from skillwire.host import project_file, state_places
 
     files = (state_places().config, project_file())
     return files if user else (files[1], files[0])
@@ -304,7 +346,7 @@ def _identity(config: ConfigText | None, name: str, of_project: bool) -> str:
     """The identity that its approvals belong to; empty if unknown because a variable is not set."""
     import os
 
-    from skillwire.host.config.merge import combine
+    from skillwire.host.config.config import combine
 
     files = (None, config) if of_project else (config, None)
     server = combine(*files, environment=os.environ, trusted=True).servers.get(name)
@@ -318,8 +360,8 @@ def _refuse_twin(name: str, file: Path, other: Path) -> None:
         for label in _servers(read_config(path)):
             if label.casefold() == name.casefold():
                 raise SourceError(
-                    f"{path} already has a server called {label}: choose another name, or remove that one "
-                    f"with `skillwire servers remove {label}`"
+                    f"{path} already has a server called {label}: choose another name, or add --replace to "
+                    "correct that one"
                 )
 
 
@@ -331,3 +373,116 @@ def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
             raise UsageError(f"{option}: write NAME=VALUE")
         pairs[key.strip()] = value
     return pairs
+
+
+def import_servers(
+    *, write: bool, project: bool, use_variables: bool, only: tuple[str, ...], as_json: bool
+) -> None:
+    """Find the servers of other MCP clients, and write them to skillwire.toml."""
+    from skillwire.cli.server_view import show_import
+    from skillwire.cli.trust import client_files
+    from skillwire.host.config.file import read_config
+    from skillwire.host.config.text import with_server
+    from skillwire.host.importers.base import canonical
+
+    found = [_if_trusted(server) for server in found_servers()]
+    if only:
+        unknown = [name for name in only if name not in {server.label for server in found}]
+        if unknown:
+            known = ", ".join(sorted({server.label for server in found})) or "none"
+            raise UsageError(f"--only: no client has a server called {unknown[0]}; known: {known}")
+        found = [server for server in found if server.label in only]
+    file, other = config_files(not project)
+    before = read_config(file)
+    configs = [config for config in (before, read_config(other)) if config is not None]
+    labels = {label.casefold() for config in configs for label in config.servers}
+    places = [
+        (canonical(text.place), label)
+        for config in configs
+        for label, text in config.servers.items()
+        if text.place is not None
+    ]
+    # The same server is configured here, under any name.
+    known = {
+        server.label: label
+        for server in found
+        for place, label in places
+        if server.place is not None and server.place == place
+    }
+    new = [
+        server
+        for server in found
+        if server.place is not None and server.label.casefold() not in labels and server.label not in known
+    ]
+    text = config_source(before)
+    for server in new:
+        if server.place is not None:
+            place = without_secrets(
+                server.label, server.place, file, use_variables=use_variables, asking=write
+            )
+            text = with_server(text, server.label, replace(_server_text(server), place=place), file=file)
+    if write and new:
+        write_project(file, before, text)
+    show_import(found, new, known, file, client_files(), written=write, as_json=as_json)
+
+
+def with_client_servers(settings: HostConfig) -> tuple[HostConfig, tuple[str, ...]]:
+    """The settings with the servers of other clients, and a note on each that is left out."""
+    import os
+
+    from skillwire.cli.output import printable
+    from skillwire.host import UntrustedServer
+    from skillwire.host.config.config import combine
+    from skillwire.host.config.text import ConfigText
+    from skillwire.host.importers.base import canonical
+
+    servers = dict(settings.servers)
+    same = {server.label: canonical(server.place) for server in settings.configured}
+    # An untrusted server does not take the name of a trusted one.
+    configured = [server.label for server in settings.configured if server.trusted]
+    known = {name.casefold() for name in (*configured, *servers)}
+    trusted = trusted_files()
+    untrusted = list(settings.untrusted)
+    notes: list[str] = []
+    for found in found_servers():
+        who = f"{printable(found.name)} ({', '.join(found.clients)})"
+        own = next((label for label, place in same.items() if place == found.place), None)
+        if found.place is None:
+            notes.append(f"{who}: {printable(found.skipped)}")
+        elif own is not None:
+            continue  # It is listed already, under the name that the user gave it.
+        elif found.label.casefold() in known:
+            notes.append(f"{who}: your own configuration has a server of this name")
+        elif not any(map(trusted.trusts, found.files)):
+            untrusted.append(UntrustedServer(label=found.label, file=found.file))
+        else:
+            text = ConfigText(file=found.file, servers={found.label: _server_text(found)})
+            try:
+                config = combine(text, environment=os.environ)
+                servers |= config.servers
+                notes += [f"{who}: {printable(one.reason)}" for one in config.unusable]
+            except FormatError as error:
+                notes.append(f"{who}: {printable('; '.join(issue.message for issue in error.issues))}")
+    return replace(settings, servers=servers, untrusted=tuple(untrusted)), tuple(notes)
+
+
+def _server_text(found: FoundServer) -> ServerText:
+    """A server of another client as a table of skillwire.toml, with the same restrictions."""
+    from skillwire.host.config.text import ServerText
+
+    server = found.server
+    return ServerText(
+        place=server.place,
+        skills=None if server.skills else False,
+        include=server.include,
+        exclude=server.exclude,
+    )
+
+
+def _if_trusted(found: FoundServer) -> FoundServer:
+    """A server to import; one from an untrusted project file is skipped."""
+
+    if found.place is None or any(map(trusted_files().trusts, found.files)):
+        return found
+    reason = "its file is not trusted: see `skillwire trust`"
+    return replace(found, server=replace(found.server, place=None, skipped=reason))

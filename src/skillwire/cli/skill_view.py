@@ -1,49 +1,44 @@
-"""What `list` and `show` print: skills as rows, as pages and as JSON."""
+"""What `list` and `show` print: skills and templates as rows, pages and JSON, and what changed in a skill."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import unified_diff
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog import RegisteredSkill
 from skillwire.cli.output import counted, human_size, printable
-from skillwire.cli.screen import Screen, cut, origin_words, padded
-from skillwire.host.approvals.status import ApprovalStatus, State
-from skillwire.host.events import Event, EventKind
-from skillwire.host.review import SkillReview
+from skillwire.cli.screen import Screen, cut, origin_words, padded, show_json
+from skillwire.consent import ApprovalStatus, State
+from skillwire.host import Event, EventKind, SkillReview
 from skillwire.json_types import JsonValue
-from skillwire.skill.entries import DYNAMIC, NO_SIZE
-from skillwire.skill.uris import path_below, skill_root
-from skillwire.text import safe_line
-from skillwire.trust.paths import shown_path
-from skillwire.trust.signatures import SignatureVerdict
+from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
+from skillwire.text import clean_text, safe_line
+from skillwire.trust import ChangeKind, SignatureVerdict, shown_path
 
 if TYPE_CHECKING:
-    from skillwire.host.host import SkillHost
-    from skillwire.host.state import ServerState
-    from skillwire.host.templates import ServedTemplate
+    from skillwire.host import ServedTemplate, ServerState, SkillHost
 
 _STYLES: Final = {
-    State.LOCAL: "dim",
+    State.OWN: "dim",
     State.APPROVED: "green",
-    State.ALWAYS: "green",
-    State.NEW: "yellow",
-    State.DYNAMIC: "yellow",
+    State.ALLOWED: "green",
+    State.NOT_APPROVED: "yellow",
     State.CHANGED: "bold yellow",
-    State.SIGNER: "bold yellow",
-    State.NEVER: "red",
-    State.REFUSED: "red",
     State.DECLINED: "red",
-    State.UNUSABLE: "red",
+    State.REFUSED: "red",
 }
 _LEAST_DESCRIPTION: Final = 36
 _PROBLEMS: Final = (EventKind.FAILURE, EventKind.COLLISION, EventKind.REVOKED, EventKind.REMARK)
 _SHORT_DIGEST: Final = len("sha256:") + 12
 _FIELD_SHOWN: Final = 2000
+_VALUES_SHOWN: Final = 20
+_DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+_LABELS: Final = ("approved", "now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +51,17 @@ class SkillRow:
     """How the host's style marks where it comes from, if it does."""
     signature: SignatureVerdict | None = None
     """Who signed it, if requested."""
+    also_on: tuple[str, ...] = ()
+    """Where the same files are under the same name."""
 
     @property
     def remarks(self) -> str:
         """The state, and the draft that its server uses if that is not the final extension."""
         dialect = self.skill.entry.dialect
-        state = self.status.state.value if self.skill.enabled else "disabled"
+        disabled = "" if self.skill.enabled else "disabled"
         short = "" if self.skill.origin.is_local else dialect.short
-        parts = (state, short, str(self.signature) if self.signature is not None else "")
+        signature = str(self.signature) if self.signature is not None else ""
+        parts = (self.status.words, disabled, short, signature)
         return ", ".join(part for part in parts if part)
 
 
@@ -77,29 +75,32 @@ def show_list(
     if rows:
         _show_table(screen, rows)
     if templates:
-        from skillwire.cli.template_view import show_templates
-
         if rows:
             screen.line()
         show_templates(screen, templates)
     problems = [event for event in events if event.kind in _PROBLEMS]
-    refused = [row for row in rows if row.status.state in (State.REFUSED, State.SIGNER)]
+    refused = [row for row in rows if row.status.problem or row.status.signer_change]
     if problems or refused:
         screen.line()
         for row in refused:
             words = row.status.problem or f"it {row.status.signer_change}"
-            title = "refused" if row.status.state is State.REFUSED else "signer"
+            title = "refused" if row.status.problem else "signer"
             screen.hanging(padded(title, 9), f"{row.skill.handle}: {printable(words)}", style="red")
         for event in problems:
             style = "red" if event.kind is EventKind.FAILURE else "yellow"
             screen.hanging(padded(event.kind.value, 9), printable(event.message), style=style)
 
 
+def _place(row: SkillRow) -> str:
+    place = row.tag or origin_words(row.skill.origin)
+    return f"{place}, also on {', '.join(map(printable, row.also_on))}" if row.also_on else place
+
+
 def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
     columns = [
         (
             row.skill.handle,
-            row.tag or origin_words(row.skill.origin),
+            _place(row),
             row.remarks,
             row.skill.entry.description,
         )
@@ -178,14 +179,17 @@ def skill_json(row: SkillRow) -> dict[str, object]:
         "origin": {"kind": skill.origin.kind.value, "label": skill.origin.label},
         "uri": skill.uri,
         "dialect": None if skill.origin.is_local else entry.dialect.value,
+        "also_on": list(row.also_on),
         "enabled": skill.enabled,
         "listed": skill.listed,
         "approval": {
-            "state": status.state.name.lower(),
-            "policy": None if skill.origin.is_local else status.policy.value,
+            "state": status.state.value,
+            "reason": status.reason or None,
+            "approval_mode": None if skill.origin.is_local else status.approval_mode.value,
             "nested": status.nested,
             "allowed_tools": status.grants.allowed_tools,
             "execute_code": status.grants.execute_code,
+            "scripts": [f"{script} {grant}" for script, grant in sorted(status.grants.scripts)],
             "problem": status.problem or None,
             "signer_change": status.signer_change or None,
             "changes": [{"uri": change.uri, "kind": change.kind.value} for change in status.changes],
@@ -221,7 +225,7 @@ def server_json(server: ServerState) -> dict[str, object]:
         "protocol": server.era or None,
         "era": server.era or None,
         "dialects": [dialect.value for dialect in server.dialects],
-        "policy": server.policy.value,
+        "approval_mode": server.approval_mode.value,
         "cached": server.cached,
     }
 
@@ -280,3 +284,97 @@ def _doubts(row: SkillRow) -> str:
 def _field(value: JsonValue) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return safe_line(text, limit=_FIELD_SHOWN) or "(empty)"
+
+
+def show_templates(screen: Screen, templates: Sequence[ServedTemplate]) -> None:
+    """A table: what each is called, where it comes from, what has to be filled in, and what it is for."""
+    titles = ("TEMPLATE", "FROM", "ARGUMENTS", "DESCRIPTION")
+    rows = [
+        (printable(one.name), origin_words(one.origin), ", ".join(one.arguments), one.description)
+        for one in templates
+    ]
+    widths = [max(cell_len(line[column]) for line in (titles, *rows)) for column in range(3)]
+    room = max(screen.width - sum(widths) - 6, 20)
+    for number, row in enumerate((titles, *rows)):
+        cells = [padded(cell, width) for cell, width in zip(row, widths, strict=False)]
+        line = "  ".join([*cells, cut(row[3], room)]).rstrip()
+        screen.line((line, "" if number else "bold"))
+
+
+async def show_template(host: SkillHost, name: str, on: str | None, *, as_json: bool) -> None:
+    """One template, with the values that its server suggests for each argument."""
+    from skillwire.host.templates import find_template
+
+    found = find_template(name, host.admin.templates(), on)
+    known = {
+        argument: await host.admin.complete(found.uri_template, argument, server=found.origin.label)
+        for argument in found.arguments
+    }
+    if as_json:
+        suggested = {argument: list(values) for argument, values in known.items()}
+        show_json({**template_json(found), "suggested": suggested})
+        return
+    screen = Screen()
+    screen.line((printable(found.name), "bold"))
+    screen.pairs(
+        [
+            ("from", origin_words(found.origin)),
+            ("template", printable(found.uri_template)),
+            ("description", printable(found.description)),
+            *((argument, _values(values)) for argument, values in known.items()),
+        ]
+    )
+    screen.line()
+    example = " ".join(
+        f"--value {argument}={values[0] if values else argument.upper()}"
+        for argument, values in known.items()
+    )
+    screen.line(f"To load one: skillwire load {printable(found.name)!r} {printable(example)}")
+
+
+def template_json(template: ServedTemplate) -> dict[str, object]:
+    """A template as a document."""
+    return {
+        "name": template.name,
+        "template": template.uri_template,
+        "description": template.description,
+        "arguments": list(template.arguments),
+        "origin": {"kind": template.origin.kind.value, "label": template.origin.label},
+    }
+
+
+def _values(values: Sequence[str]) -> str:
+    if not values:
+        return "any value: its server suggests none"
+    more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
+    return f"{', '.join(printable(value) for value in values[:_VALUES_SHOWN])}{more}"
+
+
+async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
+    """Every file that changed, with a diff where both sides are text and the old one is in the cache."""
+    screen.line()
+    screen.line(("Changed since you approved it", "bold"))
+    for change in await host.admin.compare(host.admin.review(row.skill)):
+        path = shown_path(change.path)
+        screen.line("  ", (change.kind.value, "yellow"), f"  {path}")
+        if change.kind is not ChangeKind.CHANGED:
+            continue
+        if change.new is None:
+            screen.wrapped(f"its text cannot be shown: {printable(change.problem)}", indent=4, style="dim")
+        elif change.old is None:
+            screen.wrapped("the approved text is not in the cache: no diff", indent=4, style="dim")
+        elif change.old_text is None or change.new_text is None:
+            screen.wrapped("binary: no diff", indent=4, style="dim")
+        else:
+            show_diff(screen, change.old_text, change.new_text, path)
+
+
+def show_diff(screen: Screen, old: str, new: str, path: str, labels: tuple[str, str] = _LABELS) -> None:
+    """What changed between two texts, line by line."""
+    before, after = (clean_text(text).text.splitlines() for text in (old, new))
+    lines = list(unified_diff(before, after, f"{labels[0]}/{path}", f"{labels[1]}/{path}", lineterm=""))
+    for line in lines:
+        style = "bold" if line.startswith(("+++", "---")) else _DIFF_STYLES.get(line[:1], "")
+        screen.quoted(line, style=style)
+    if not lines:
+        screen.wrapped("the texts differ only in hidden characters or line endings", indent=4, style="dim")

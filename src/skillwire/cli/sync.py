@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillwire.cli.install_setup import (
     ask_yes,
     can_ask,
     installer,
+    installs_by_agent,
     nobody_to_ask,
     progress,
     run,
     workspace,
 )
-from skillwire.cli.output import counted, matching, write
+from skillwire.cli.output import counted, matching, printable, write
 from skillwire.cli.parser import UsageError
-from skillwire.collector import collector_paused
 from skillwire.errors import OutOfSync
 from skillwire.install.apply import leftovers
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
-    from skillwire.install.installer import Installer
-    from skillwire.install.lock import LockedSkill
-    from skillwire.install.plan import Plan
+    from skillwire.install import Installer, LockedSkill, Plan, Workspace
 
 
 def sync(
@@ -33,6 +32,8 @@ def sync(
     check: bool,
     frozen: bool,
     adopt: bool,
+    export: Path | None,
+    skill: tuple[str, ...],
     force: bool,
     copy: bool,
     yes: bool,
@@ -43,14 +44,20 @@ def sync(
     """Make the folders match the lock, or print what differs."""
     if sum((check, adopt, force)) > 1 or (frozen and adopt):
         raise UsageError("--check, --adopt and --force exclude each other, and --frozen excludes --adopt")
-    work = workspace(user=user, copy=copy)
-    with collector_paused():
-        lock = work.require_lock()
-        state = work.files.read(work.root)
-        forced = [skill.name for skill in lock.skills] if force else ()
-        made = work.plan(lock, state, force=forced)
+    if skill and export is None:
+        raise UsageError("--skill needs --export: sync installs everything that is pinned")
+    work = workspace(user=user, copy=copy, lock=True)
+    if export is not None:
+        if check or frozen or adopt or force:
+            raise UsageError("--export only writes a copy: leave out --check, --frozen, --adopt and --force")
+        _export(work, export, skill, as_json=as_json)
+        return
+    lock = work.require_lock()
+    state = work.files.read(work.root)
+    forced = [skill.name for skill in lock.skills] if force else ()
+    made = work.plan(lock, state, force=forced)
     if check:
-        _check(made, as_json=as_json)
+        _check(work, made, as_json=as_json)
         return
     if (
         made.is_done
@@ -70,6 +77,8 @@ def sync(
         from skillwire.cli.screen import Screen, show_json
 
         if unaccepted:
+            # Whoever accepts the lock of somebody else approves what is in it.
+            installs_by_agent(grants=any(skill.powers for skill in unaccepted))
             await _ask_for_set(unaccepted, yes=yes, as_json=as_json)
         with progress(tool):
             report = await tool.sync(accept=unaccepted, force=forced)
@@ -77,9 +86,22 @@ def sync(
             show_json(report_json(report))
         else:
             show_report(Screen(), report, work.versions)
-        conclude(report)
+        conclude(report, also=work.option)
 
     run(action())
+
+
+def _export(work: Workspace, place: Path, names: tuple[str, ...], *, as_json: bool) -> None:
+    """Write a verified copy of what is pinned."""
+    from skillwire.cli.install_view import skill_json
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.install.workspace import export_skills
+
+    skills = export_skills(work, place, names or None)
+    if as_json:
+        show_json({"place": str(place), "skills": [skill_json(one) for one in skills]})
+        return
+    Screen().line(("Exported ", "green"), f"{counted(len(skills), 'skill')} to {printable(str(place))}")
 
 
 def _say_current(made: Plan, *, as_json: bool) -> None:
@@ -90,15 +112,15 @@ def _say_current(made: Plan, *, as_json: bool) -> None:
         return
     from skillwire.cli.install_view import report_json
     from skillwire.cli.screen import show_json
-    from skillwire.install.report import Report
+    from skillwire.install import Report
 
     show_json(report_json(Report(current=tuple(names))))
 
 
-def _check(made: Plan, *, as_json: bool) -> None:
+def _check(work: Workspace, made: Plan, *, as_json: bool) -> None:
     from skillwire.cli.install_view import plan_json, show_step
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.install.plan import Act
+    from skillwire.install import Act
 
     different = [step for step in made.steps if step.act is not Act.CURRENT]
     if as_json:
@@ -111,17 +133,19 @@ def _check(made: Plan, *, as_json: bool) -> None:
         screen.line(matching(len(names)))
     if different:
         raise OutOfSync(
-            f"{counted(len(different), 'folder')} not matching skillwire.lock: run `skillwire sync`"
+            f"{counted(len(different), 'folder')} not matching skillwire.lock: "
+            f"run `skillwire sync{work.option}`"
         )
 
 
 async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: bool) -> None:
     """Ask once for exactly this set: somebody else may have written the lock file."""
+    from skillwire.cli.ask import person_screen
     from skillwire.cli.install_view import UNMARKED, show_locked, skill_json
     from skillwire.cli.screen import Screen, show_json
     from skillwire.errors import RefusedByPolicy
 
-    screen = Screen(errors=True)
+    screen = Screen(errors=True) if yes else person_screen()
     if not as_json:
         screen.line(
             f"skillwire.lock would install {counted(len(skills), 'skill')} that you have not approved:"
@@ -140,13 +164,15 @@ async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: boo
 
 
 async def _adopt(tool: Installer, made: Plan, *, yes: bool, as_json: bool) -> None:
+    from skillwire.cli.ask import person_screen
     from skillwire.cli.install_view import conclude, report_json, show_candidate, show_report, skill_json
     from skillwire.cli.screen import Screen, show_json
     from skillwire.errors import RefusedByPolicy
-    from skillwire.trust.approval import ALL_GRANTS
+    from skillwire.trust import ALL_GRANTS
 
     candidates = tool.adoptable(made.stopped)
-    screen = Screen(errors=True)
+    installs_by_agent(grants=any(one.skill.powers for one in candidates))
+    screen = Screen(errors=True) if yes else person_screen()
     if not as_json:
         for candidate in candidates:
             show_candidate(screen, candidate)
@@ -166,4 +192,4 @@ async def _adopt(tool: Installer, made: Plan, *, yes: bool, as_json: bool) -> No
                 ("Pinned ", "green"), f"{counted(len(pinned), 'skill')} as edited: {', '.join(pinned)}"
             )
         show_report(Screen(), replace(report, current=()))
-    conclude(report)
+    conclude(report, also=tool.workspace.option)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 from skillwire.cli.output import counted, printable
 from skillwire.cli.parser import UsageError
-from skillwire.cli.project_trust import ProjectFile, client_files, project_files, trusted_files
 from skillwire.cli.screen import Screen, cut, show_json
 from skillwire.errors import ApprovalRequired, SourceError
-from skillwire.skill.digests import parse_digest
 from skillwire.text import redact_url
 
 if TYPE_CHECKING:
-    from skillwire.catalog.registry import RegisteredSkill
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.approvals.stored import StoredApproval
-    from skillwire.host.config.text import Place
-    from skillwire.host.config.trust import SeenFile, TrustedFiles
-    from skillwire.host.directories import LocalDirectory
-    from skillwire.host.host import SkillHost
+    from skillwire.catalog import RegisteredSkill
+    from skillwire.consent import ConsentStore, Record
+    from skillwire.host import LocalDirectory, Place, SkillHost
+    from skillwire.host.config.server import SeenFile, TrustedFiles
+    from skillwire.host.config.text import ConfigText
+    from skillwire.host.importers.base import ClientFile
+    from skillwire.host.importers.files import FoundServer
 
+HINT: Final = "To look at what is not trusted, and to trust it: skillwire trust"
 _DESCRIPTION: Final = 300
 
 
@@ -40,31 +36,14 @@ class _Project:
     """The directories of its skills, by label."""
     skills: tuple[RegisteredSkill, ...]
 
-    @property
-    def digest(self) -> str:
-        """The digest of everything that is shown: the bytes of the files, and the set of files of each
-        skill."""
-        from skillwire.trust.approval import shown_digest
 
-        files = [[str(one.file.path), one.file.digest] for one in self.files]
-        skills = [
-            [str(self.places[one.origin.label].resolve()), one.uri, shown_digest(one.entry)]
-            for one in self.skills
-        ]
-        return f"sha256:{hashlib.sha256(json.dumps([files, skills]).encode()).hexdigest()}"
-
-
-def trust(
-    *, directory: Path | None, digest: str | None, yes: bool, revoke: bool, listing: bool, as_json: bool
-) -> None:
+def trust(*, directory: Path | None, revoke: bool, listing: bool, as_json: bool) -> None:
     """Show what a project's own files would start and which skills it has, and trust all of it."""
-    if listing + revoke + yes + (digest is not None) > 1:
-        raise UsageError("--list, --revoke, --yes and --digest exclude each other: leave out all but one")
+    if listing and revoke:
+        raise UsageError("--list and --revoke exclude each other: leave out one")
     root = (directory or Path.cwd()).resolve()
     if listing and directory is not None:
         raise UsageError("--list covers all projects: leave out DIR")
-    if digest is not None:
-        parse_digest(digest)
     if not root.is_dir() and not revoke:  # What is no longer there can still be revoked.
         raise SourceError(f"{printable(str(root))} is not a directory: name that of a project")
     if listing:
@@ -72,11 +51,15 @@ def trust(
     elif revoke:
         _revoke(root, as_json=as_json)
     else:
-        asyncio.run(_decide(root, digest=digest, yes=yes, as_json=as_json))
+        asyncio.run(_decide(root, as_json=as_json))
 
 
-async def _decide(root: Path, *, digest: str | None, yes: bool, as_json: bool) -> None:
-    from skillwire.host.host import SkillHost
+async def _decide(root: Path, *, as_json: bool) -> None:
+    from skillwire.cli.ask import person_screen, person_terminal
+    from skillwire.consent import require_person
+    from skillwire.host import SkillHost
+
+    require_person("trusting a project")
 
     files = tuple(project_files(root))
     directories = _directories(root, files)
@@ -86,15 +69,13 @@ async def _decide(root: Path, *, digest: str | None, yes: bool, as_json: bool) -
         project = _Project(files, places, skills)
         trusted = trusted_files()
         waiting = any(not trusted.trusts(one.file) for one in files) or bool(_waiting(host, skills))
-        # Where the answer is given, the question must be seen: standard output may be a file.
-        screen = Screen(errors=True)
-        agreed = yes or not waiting or digest == project.digest
-        if not as_json:
+        screen = person_screen()
+        if not as_json or (waiting and person_terminal() is not None):
             _show(screen, project, trusted, host)
-        elif not agreed:
+        elif waiting:
             show_json(_json(project, trusted, host))
-        if not agreed:
-            await _ask(screen, project, digest)
+        if waiting:
+            await _ask(screen)
         for one in files:
             trusted.trust(one.file)  # What was shown, whatever the file says by now.
         for skill in _waiting(host, skills):
@@ -111,36 +92,24 @@ async def _decide(root: Path, *, digest: str | None, yes: bool, as_json: bool) -
             )
 
 
-async def _ask(screen: Screen, project: _Project, digest: str | None) -> None:
+async def _ask(screen: Screen) -> None:
     """Return if the user agrees to what was shown; otherwise raise."""
-    from skillwire.cli.ask import drop_typed_ahead, read_line
+    from skillwire.cli.ask import answer, person_terminal
+    from skillwire.consent import NO_TERMINAL
 
     refused = "nothing was trusted"
-    if digest is not None:
-        refused += f": this project is not what was shown with that digest; now it is {project.digest}"
-    elif sys.stdin.isatty() and sys.stderr.isatty():
-        drop_typed_ahead()
-        screen.line(("Trust all of this as it is now? ", "bold"), "[y/N]")
-        if (await read_line()).strip().lower() in ("y", "yes"):
-            return
-    else:
-        refused += (
-            ", because this is not a terminal: look at what is shown, then add "
-            f"--digest {project.digest}, or --yes for whatever is there"
-        )
+    if person_terminal() is None:
+        refused += f": {NO_TERMINAL}; a script names the file that it means with --config"
+    elif await answer(screen, "Trust all of this as it is now?", "[y/N]") in ("y", "yes"):
+        return
     raise ApprovalRequired(refused, reason="denied", origin="", uri="")
 
 
 def _directories(root: Path, files: Sequence[ProjectFile]) -> list[LocalDirectory]:
     """The project's directories of skills: where agents look, and those that its file names inside it."""
-    from skillwire.host.directories import (
-        LocalDirectory,
-        default_directories,
-        label_directories,
-        project_directory,
-    )
-    from skillwire.host.styles.ranks import Layer
-    from skillwire.trust.origin import Origin
+    from skillwire.host import Layer, LocalDirectory, default_directories
+    from skillwire.host.directories import label_directories, project_directory
+    from skillwire.trust import Origin
 
     default = default_directories(root, Path.home())
     # In the home directory they are the user's own, which need no trust.
@@ -157,9 +126,7 @@ def _directories(root: Path, files: Sequence[ProjectFile]) -> list[LocalDirector
 
 def _waiting(host: SkillHost, skills: Sequence[RegisteredSkill]) -> list[RegisteredSkill]:
     """The skills that are not approved as they are now."""
-    from skillwire.host.approvals.status import State
-
-    return [one for one in skills if host.admin.status(one).state in (State.NEW, State.CHANGED)]
+    return [one for one in skills if host.admin.status(one).waits]
 
 
 # What is shown
@@ -168,7 +135,7 @@ def _waiting(host: SkillHost, skills: Sequence[RegisteredSkill]) -> list[Registe
 def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillHost) -> None:
     """Everything that is agreed to, in full: what is not shown is not agreed to. Secrets are left out."""
     from skillwire.cli.ask import files_words
-    from skillwire.trust.guards import requested_tools
+    from skillwire.trust import requested_tools
 
     for one in project.files:
         status = ("trusted", "green") if trusted.trusts(one.file) else ("not trusted", "yellow")
@@ -186,7 +153,7 @@ def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillH
             continue
         screen.line((printable(str(path)), "bold"), f"  {counted(len(skills), 'skill')}")
         for skill in skills:
-            screen.line("  ", (skill.handle, "bold"), f"  {host.admin.status(skill).state.value}")
+            screen.line("  ", (skill.handle, "bold"), f"  {host.admin.status(skill).words}")
             tools = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
             asked = f"the tools {printable(' '.join(tools))}, which trust does not grant" if tools else ""
             rows = [
@@ -196,14 +163,12 @@ def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillH
             ]
             screen.pairs((f"  {name}", value) for name, value in rows)
         screen.line()
-    if project.files or project.skills:
-        screen.pairs([("digest", project.digest)])
 
 
 def _show_server(screen: Screen, label: str, place: Place) -> None:
     import shlex
 
-    from skillwire.issues import shown
+    from skillwire.text import shown
 
     screen.line("  ", label, " starts" if place.command else " connects to")
     line = shlex.join(place.command) or redact_url(place.url)
@@ -221,10 +186,9 @@ def _show_server(screen: Screen, label: str, place: Place) -> None:
 
 
 def _json(project: _Project, trusted: TrustedFiles, host: SkillHost) -> dict[str, object]:
-    from skillwire.trust.approval import shown_digest
+    from skillwire.trust import shown_digest
 
     return {
-        "digest": project.digest,
         "files": [
             {
                 "path": str(one.file.path),
@@ -244,7 +208,7 @@ def _json(project: _Project, trusted: TrustedFiles, host: SkillHost) -> dict[str
                 "directory": str(project.places[skill.origin.label]),
                 "uri": skill.uri,
                 "digest": shown_digest(skill.entry),
-                "state": host.admin.status(skill).state.name.lower(),
+                "state": host.admin.status(skill).state.value,
             }
             for skill in project.skills
         ],
@@ -265,7 +229,7 @@ def _server_json(label: str, place: Place) -> dict[str, object]:
 
 def _variables(place: Place) -> list[str]:
     """The variables of the user's environment that the server would receive."""
-    from skillwire.host.config.variables import names_in
+    from skillwire.host.config.secrets import names_in
 
     texts = (place.url, *place.command, place.directory, place.token, *place.env.values())
     names = [name for text in (*texts, *place.headers.values()) for name in names_in(text)]
@@ -283,7 +247,7 @@ def _list(*, as_json: bool) -> None:
         show_json(
             {
                 "files": [{"path": str(record.path), "state": _state(record)} for record in records],
-                "skills": [{"directory": str(path), "uri": one.approval.uri} for path, one in skills],
+                "skills": [{"directory": str(path), "uri": one.key.uri} for path, one in skills],
             }
         )
         return
@@ -299,7 +263,7 @@ def _list(*, as_json: bool) -> None:
 
 def _revoke(root: Path, *, as_json: bool) -> None:
     """Revoke the trust in a project: in its files and in the skills of its directories."""
-    from skillwire.host.config.file import project_file
+    from skillwire.host import project_file
 
     paths = [project_file(root), *(file.path for file in client_files(root) if file.of_project)]
     trusted = trusted_files()
@@ -307,9 +271,9 @@ def _revoke(root: Path, *, as_json: bool) -> None:
     store = _store()
     skills = [one for path, one in _directory_approvals(store) if path.is_relative_to(root)]
     for one in skills:
-        asyncio.run(store.remove_stored(one))
+        asyncio.run(store.revoke(one.key))
     if as_json:
-        show_json({"forgotten": files, "revoked": [one.approval.uri for one in skills]})
+        show_json({"forgotten": files, "revoked": [one.key.uri for one in skills]})
         return
     screen = Screen()
     for path in files:
@@ -322,7 +286,7 @@ def _revoke(root: Path, *, as_json: bool) -> None:
 
 def _state(record: SeenFile) -> str:
     from skillwire.errors import SkillwireError
-    from skillwire.host.config.trust import seen_digest
+    from skillwire.host.config.server import seen_digest
 
     try:
         digest = seen_digest(record.path)
@@ -333,21 +297,128 @@ def _state(record: SeenFile) -> str:
     return "trusted" if digest == record.digest else "changed since: not trusted now"
 
 
-def _store() -> ApprovalStore:
-    from skillwire.host.approvals.store import ApprovalStore
-    from skillwire.host.directories import state_places
+def _store() -> ConsentStore:
+    from skillwire.consent import ConsentStore
+    from skillwire.host import state_places
 
-    store = ApprovalStore(state_places().approvals)
+    store = ConsentStore(state_places().approvals)
     asyncio.run(store.open())
     return store
 
 
-def _directory_approvals(store: ApprovalStore) -> list[tuple[Path, StoredApproval]]:
+def _directory_approvals(store: ConsentStore) -> list[tuple[Path, Record]]:
     """The approved skills of directories, each with its directory."""
-    from skillwire.host.approvals.stored import DIRECTORY
+    from skillwire.consent import DIRECTORY
 
     return [
-        (Path(one.row.server.removeprefix(DIRECTORY)), one)
-        for one in store.all()
-        if one.row.server.startswith(DIRECTORY)
+        (Path(one.key.server.removeprefix(DIRECTORY)), one)
+        for one in store.approved()
+        if one.key.server.startswith(DIRECTORY)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """A file of the project, with the servers and the directories that it names."""
+
+    file: SeenFile
+    servers: tuple[tuple[str, Place], ...]
+    directories: tuple[ProjectDirectory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectDirectory:
+    """A directory of skills that a project's file names, as it is written there.
+
+    `path` is `None` if it is not shown: it is outside the project, or depends on a variable.
+    """
+
+    text: str
+    path: Path | None
+    note: str = ""
+
+
+def trusted_files() -> TrustedFiles:
+    from skillwire.host import state_places
+    from skillwire.host.config.server import TrustedFiles
+
+    return TrustedFiles(state_places().trusted)
+
+
+def found_servers(project: Path | None = None) -> list[FoundServer]:
+    """The servers of other clients, at home and in a project, by default the working directory."""
+    import os
+
+    from skillwire.host.importers.files import find_servers
+
+    return list(find_servers(project or Path.cwd(), Path.home(), os.environ))
+
+
+def client_files(project: Path | None = None) -> list[ClientFile]:
+    """The files in which other clients may have servers, whether they exist or not."""
+    from skillwire.clients import Places
+    from skillwire.host.importers import readers
+
+    return readers.client_files(Places.here(project))
+
+
+def write_project(file: Path, before: ConfigText | None, text: str) -> bool:
+    """Write the user's or the project's file. Returns false if the project's file is not trusted then.
+
+    What a user adds with a command is trusted, unless the file already had something that is not. What an
+    agent adds is not.
+    """
+    import os
+
+    from skillwire.clients import running_agent
+    from skillwire.host import project_file
+    from skillwire.host.config.file import is_trusted
+    from skillwire.host.config.server import SeenFile
+    from skillwire.host.config.text import write_config
+    from skillwire.skill import digest_of
+
+    ours = before is None or not before.needs_trust or is_trusted(before)
+    ours = ours and running_agent(os.environ) is None
+    write_config(file, text)
+    if file != project_file():
+        return True
+    if ours:
+        trusted_files().trust(SeenFile(file, digest_of(text.encode())))
+    return ours
+
+
+def project_files(root: Path) -> list[ProjectFile]:
+    """The project's files that need trust: ours, then those of other clients."""
+    from skillwire.host import project_file
+    from skillwire.host.config.file import read_config
+    from skillwire.host.config.server import SeenFile
+
+    files: list[ProjectFile] = []
+    config = read_config(project_file(root))
+    if config is not None and config.needs_trust:
+        servers = ((label, text.place) for label, text in config.servers.items() if text.place is not None)
+        directories = tuple(_directory(text, config.file.parent) for text in config.directories)
+        files.append(ProjectFile(SeenFile(config.file, config.digest), tuple(servers), directories))
+    found = found_servers(root)
+    for file in dict.fromkeys(file for server in found for file in server.files if file.of_project):
+        servers = (
+            (server.label, server.place)
+            for server in found
+            if server.place is not None and file in server.files
+        )
+        if named := tuple(servers):
+            files.append(ProjectFile(file, named))
+    return files
+
+
+def _directory(text: str, root: Path) -> ProjectDirectory:
+    from skillwire.files import expand_user
+    from skillwire.host.config.secrets import names_in
+
+    if variables := names_in(text):
+        note = f"reads {', '.join(variables)} of your environment; its skills need an approval each"
+        return ProjectDirectory(text, None, note)
+    path = root / expand_user(text)
+    if not path.resolve().is_relative_to(root.resolve()):
+        return ProjectDirectory(text, None, "outside the project: it is not read")
+    return ProjectDirectory(text, path, "" if path.is_dir() else "it does not exist")

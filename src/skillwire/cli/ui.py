@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ from skillwire.errors import SourceError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:
-    from skillwire.host.host import SkillHost
-    from skillwire.server.http.auth import Tokens
-    from skillwire.server.http.server import Address
-    from skillwire.ui.app import ReviewApp
+    from skillwire.access import Callers
+    from skillwire.host import SkillHost
+    from skillwire.server import Address
+    from skillwire.ui import ReviewApp
 
 
 def ui(
@@ -31,9 +31,12 @@ def ui(
     options: HostOptions,
 ) -> None:
     """Serve the review page until a signal ends it."""
-    from skillwire.server.http.auth import TokenFile
-    from skillwire.server.http.server import parse_address
+    from skillwire.access import TokenFile
+    from skillwire.consent import require_person
+    from skillwire.server import parse_address
 
+    # Whoever has the link approves.
+    require_person("opening the review page", page=False)
     require_packages()
     address = parse_address(http or "127.0.0.1:0")
     tokens = TokenFile(token_file) if token_file is not None else None
@@ -43,9 +46,17 @@ def ui(
             "for you: give a token with --token-file, which everybody must enter"
         )
 
+    settings = options.settings()
+
     async def action(host: SkillHost) -> None:
         await _serve(
-            host, address, names=allow_host, tokens=tokens, open_browser=open_browser, options=options
+            host,
+            address,
+            names=allow_host,
+            tokens=tokens,
+            open_browser=open_browser,
+            options=options,
+            hidden=lambda: settings.hidden(host.admin.servers()),
         )
 
     with_host(options, action, watch=True, cached=False)
@@ -56,13 +67,15 @@ async def _serve(
     address: Address,
     *,
     names: Iterable[str],
-    tokens: Tokens | None,
+    tokens: Callers | None,
     open_browser: bool,
     options: HostOptions,
+    hidden: Callable[[], Sequence[str]],
 ) -> None:
     from skillwire.cli.install_setup import installer, workspace
-    from skillwire.server.http.server import HttpServer, listen
-    from skillwire.ui.app import ReviewApp
+    from skillwire.server import HttpServer
+    from skillwire.server.http.server import listen
+    from skillwire.ui import ReviewApp
 
     listening = listen(address)
     port = listening.getsockname()[1]
@@ -80,6 +93,7 @@ async def _serve(
             "project": lambda: installer(workspace(user=False), options),
             "user": lambda: installer(workspace(user=True), options),
         },
+        hidden=hidden,
     )
     server = HttpServer(app, address, listening=listening, path="/")
     loop = asyncio.get_running_loop()

@@ -19,9 +19,8 @@ from skillwire.errors import SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from skillwire.conformance import Baseline, Progress, Report
-    from skillwire.conformance.site import SiteReport
-    from skillwire.host.config.server import ServerConfig
+    from skillwire.conformance import Baseline, Progress, Report, SiteReport
+    from skillwire.host import ServerConfig
 
 VIOLATIONS = 1
 COULD_NOT_RUN = 2
@@ -47,12 +46,16 @@ def verify(
     trace: Path | None,
     as_json: bool,
     junit: Path | None,
+    sarif: Path | None,
+    quick: bool,
+    repeat: int,
+    profile: str | None,
     rules: bool,
 ) -> int:
     """Check that a server conforms to the Skills extension."""
     # Imported here: `serve` and `lint` need none of it.
     from skillwire.conformance import as_json as render_json
-    from skillwire.conformance import as_junit, as_text, rules_text
+    from skillwire.conformance import as_junit, as_sarif, as_text, rules_text
 
     if rules:
         write(rules_text())
@@ -62,8 +65,10 @@ def verify(
             "URL or COMMAND is missing: give the URL of a server, -- and the command that starts one, or the "
             "name of a configured server"
         )
-    if junit is not None:
-        _check_writable(junit)
+    written = {"--junit": (junit, as_junit), "--sarif": (sarif, as_sarif)}
+    for option, (file, _) in written.items():
+        if file is not None:
+            _check_writable(option, file)
     headers, token = _headers(header), _token(token_env)
     as_site = kind == "site" or (kind == "auto" and _may_be_site(target))
     try:
@@ -72,6 +77,10 @@ def verify(
                 "--baseline": baseline,
                 "--trace": trace,
                 "--junit": junit,
+                "--sarif": sarif,
+                "--quick": quick,
+                "--repeat": repeat > 1,
+                "--profile": profile,
                 "--ignore": ignore,
                 "--only": only,
             }
@@ -99,9 +108,13 @@ def verify(
             only=only,
             baseline=_baseline(baseline),
             trace=trace,
+            quick=quick,
+            profile=profile or "",
+            repeat=repeat,
         )
-        if junit is not None:
-            _write(junit, as_junit(report))
+        for file, render in written.values():
+            if file is not None:
+                _write(file, render(report))
     except UsageError:
         raise
     except SkillwireError as error:
@@ -139,7 +152,7 @@ def _verify_site(
     """Check a site's index, for the exit code; `None` where there is none and it is not `surely` a site."""
     import anyio
 
-    from skillwire.conformance.site import site_json, site_text, verify_site
+    from skillwire.conformance import site_json, site_text, verify_site
 
     if len(words) != 1:
         raise UsageError("--as site takes one URL")
@@ -179,11 +192,14 @@ def _run(
     timeout: float,
     headers: Mapping[str, str],
     token: str,
+    *,
+    repeat: int,
     **options: Any,
 ) -> Report:
+    """The report on one run, or on all of them together."""
     import anyio
 
-    from skillwire.conformance import REVISIONS
+    from skillwire.conformance import REVISIONS, combine
     from skillwire.conformance import verify as check
 
     target: str | list[str] = words[0] if len(words) == 1 and "://" in words[0] else list(words)
@@ -212,14 +228,15 @@ def _run(
                 **options,
             )
 
-    return anyio.run(run)
+    reports = [anyio.run(run) for _ in range(repeat)]
+    return combine(reports) if repeat > 1 else reports[0]
 
 
 def _configured(words: Sequence[str]) -> ServerConfig | None:
     """The configured server of this name, if the one word given is such a name."""
     if len(words) != 1 or not _WORD.fullmatch(words[0]):
         return None
-    from skillwire.host.config.file import load_config
+    from skillwire.host import load_config
 
     name = words[0]
     try:
@@ -242,13 +259,12 @@ def _login_token(server: ServerConfig) -> str:
     """The token of the user's login at a server; empty if there is none."""
     import anyio
 
-    from skillwire.host.directories import state_places
-    from skillwire.host.login.store import LoginStore
+    from skillwire.host import LoginStore, state_places
 
     store = LoginStore(state_places().logins)
     if not server.url or not store.has(server.identity):
         return ""
-    from skillwire.host.login.tokens import LoginTokens
+    from skillwire.host.login_flow import LoginTokens
 
     async def run() -> str:
         return await LoginTokens(store, server.identity, seconds=server.call_seconds).get()
@@ -293,7 +309,7 @@ def _baseline(file: Path | None) -> Baseline | None:
         raise SourceError(f"the baseline {file} is not a report of `skillwire verify --json`") from None
 
 
-def _check_writable(file: Path) -> None:
+def _check_writable(option: str, file: Path) -> None:
     """Refuse a file that cannot be written, before a run that may take minutes."""
     directory = file.absolute().parent
     if not directory.is_dir():
@@ -304,7 +320,7 @@ def _check_writable(file: Path) -> None:
         problem = "permission denied: choose another place"
     else:
         return
-    raise UsageError(f"--junit: cannot write {file}: {problem}")
+    raise UsageError(f"{option}: cannot write {file}: {problem}")
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,11 +1,13 @@
 """Conformance: check from the outside whether a skill server conforms to the Skills extension.
 
-`verify` connects to a server and returns a `Report`; `as_text`, `as_json` and `as_junit` render it. `RULES`
+`verify` connects to a server and returns a `Report`; `as_text`, `as_json`, `as_junit` and `as_sarif` render
+it, and `combine` makes one of several. `RULES`
 has every rule that is checked, with the clause it is based on. `verify_site` checks the index of a site.
 """
 
 from __future__ import annotations
 
+from skillwire.conformance.messages import Exchange
 from skillwire.conformance.probe import Progress
 from skillwire.conformance.reports import (
     Baseline,
@@ -14,7 +16,9 @@ from skillwire.conformance.reports import (
     RevisionReport,
     as_json,
     as_junit,
+    as_sarif,
     as_text,
+    combine,
     rules_text,
 )
 from skillwire.conformance.rules import RULES, Clause, Level, Rule
@@ -27,6 +31,7 @@ __all__ = [
     "RULES",
     "Baseline",
     "Clause",
+    "Exchange",
     "Finding",
     "Level",
     "Progress",
@@ -38,7 +43,9 @@ __all__ = [
     "SiteReport",
     "as_json",
     "as_junit",
+    "as_sarif",
     "as_text",
+    "combine",
     "rules_text",
     "site_json",
     "site_text",

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from skillwire.conformance.checks.capability import check_capability, check_revisions
-from skillwire.conformance.checks.content import check_content
-from skillwire.conformance.checks.directories import check_directories
-from skillwire.conformance.checks.entries import check_entries
-from skillwire.conformance.checks.files import check_files
-from skillwire.conformance.checks.getting import check_getting
-from skillwire.conformance.checks.listing import check_listing
-from skillwire.conformance.checks.protocol import check_protocol
+from skillwire.conformance.checks.entries import check_content, check_entries, check_files, check_profile
+from skillwire.conformance.checks.methods import check_directories, check_getting
+from skillwire.conformance.checks.protocol import (
+    check_capability,
+    check_listing,
+    check_protocol,
+    check_revisions,
+)
+from skillwire.conformance.messages import Exchange
 from skillwire.conformance.observations import Observations
 from skillwire.conformance.reports import Baseline, Finding, Report, RevisionReport
 from skillwire.conformance.rules import BY_ID, RULES, Level, Violation, matches
 from skillwire.conformance.session import Revision
-from skillwire.text import safe_line
+from skillwire.skill import Profile, shown_uri
+from skillwire.text import redact, safe_line
 
 CHECKS: Final[tuple[Callable[[Observations], Iterator[Violation]], ...]] = (
     check_protocol,
@@ -46,15 +49,24 @@ def evaluate(
     ignore: Collection[str] = (),
     only: Collection[str] = (),
     baseline: Baseline | None = None,
+    profile: Profile | None = None,
+    secrets: Collection[str] = (),
+    is_quick: bool = False,
 ) -> Report:
     """The report on everything that was observed.
 
-    `ignore` and `only` have ids of rules, or of requirements with all their rules.
+    `ignore` and `only` have ids of rules, or of requirements with all their rules. `secrets` are removed from
+    the exchanges that prove a finding.
     """
     by_revision: dict[Revision, list[Violation]] = {
         seen.revision: list(dict.fromkeys(_violations(seen, all_seen))) for seen in all_seen
     }
+    if profile is not None:
+        for seen in all_seen:
+            found = by_revision[seen.revision]
+            found += list(check_profile(profile, seen))
     merged = [*merge(by_revision), *((one, ()) for one in check_revisions(all_seen, unsupported))]
+    traffic = {seen.revision: seen.exchanges for seen in all_seen}
     kept = [
         (violation, revisions)
         for violation, revisions in merged
@@ -66,7 +78,8 @@ def evaluate(
     for violation, revisions in kept:
         counts[violation.rule] += 1
         if counts[violation.rule] <= MOST_PER_RULE:
-            findings.append(_finding(violation, revisions, baseline))
+            proving = traffic[revisions[0] if revisions else all_seen[-1].revision].proving(violation)
+            findings.append(_finding(violation, revisions, baseline, _redacted(proving, secrets)))
     return Report(
         target=target,
         server=next((seen.opening.server for seen in all_seen if seen.opening.server), ""),
@@ -76,6 +89,9 @@ def evaluate(
         ignored=tuple(sorted(ignore)),
         only=tuple(sorted(only)),
         fixed=baseline.fixed(findings) if baseline is not None else 0,
+        passing=tuple(_passing(all_seen)),
+        profile=profile,
+        is_quick=is_quick,
     )
 
 
@@ -117,7 +133,35 @@ def _violations(seen: Observations, all_seen: Sequence[Observations]) -> Iterato
                 yield violation
 
 
-def _finding(violation: Violation, revisions: Sequence[str], baseline: Baseline | None) -> Finding:
+def _passing(all_seen: Sequence[Observations]) -> Iterator[str]:
+    """What failed once and not when it was asked again, in one line each."""
+    for seen in all_seen:
+        for answer in seen.passing:
+            about = f" {shown_uri(answer.about)}" if answer.about else ""
+            what = safe_line(answer.reason or answer.seen, limit=_LONGEST)
+            yield f"{answer.method}{about}: {what} (on {seen.revision})"
+
+
+def _redacted(exchanges: Sequence[Exchange], secrets: Collection[str]) -> tuple[Exchange, ...]:
+    """The exchanges without what may be secret. JSON is parsed again: a secret may be anywhere in it."""
+    found: list[Exchange] = []
+    for one in exchanges:
+        text = json.dumps([one.params, one.answer])
+        cleaned = redact(text, {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])})
+        try:
+            params, answer = json.loads(cleaned)
+        except ValueError:
+            continue  # A secret such as `"` took the structure with it: nothing is shown.
+        found.append(Exchange(one.method, params, answer))
+    return tuple(found)
+
+
+def _finding(
+    violation: Violation,
+    revisions: Sequence[str],
+    baseline: Baseline | None,
+    exchanges: tuple[Exchange, ...] = (),
+) -> Finding:
     rule = BY_ID[violation.rule]
     # SEC-11: whatever a server wrote is cleaned before it is shown.
     uri = safe_line(violation.uri, limit=_LONGEST)
@@ -130,6 +174,7 @@ def _finding(violation: Violation, revisions: Sequence[str], baseline: Baseline 
         fix=safe_line(violation.fix or rule.fix, limit=_LONGEST),
         revisions=tuple(revisions),
         is_known=baseline is not None and (rule.id, uri) in baseline.known,
+        exchanges=exchanges,
     )
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,18 +14,25 @@ from typing import Final
 
 from pydantic_core import from_json
 
-from skillwire.issues import shown
-from skillwire.json_types import is_list, is_object
+from skillwire.conformance.rules import Violation
+from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.skill import shown_uri
+from skillwire.text import shown
+from skillwire.wire import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
 
 INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
 RESOURCE_NOT_FOUND: Final = -32002
 """The code that protocol revisions before 2026-07-28 use for a resource that does not exist."""
 
+INTERNAL_ERROR: Final = -32603
+PASSING_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses that may come from a proxy or from load, and not from what was asked."""
+
 MOST_VALUES: Final = 1_000_000
 """SEC-9: an answer with more values is refused before it is parsed. Each costs about 80 bytes in memory."""
 _DEEPEST: Final = 100
-_LONG: Final = 1024 * 1024
+_LONG_BYTES: Final = 1024 * 1024
 """A longer text is parsed from its bytes: as a `str`, one emoji makes it four times as long."""
 _STRUCTURE: Final = (b"{", b"[", b",", b":")
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -100,6 +107,15 @@ class Answer:
             return self.reason
         return "a result"
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the network, the load of a machine or a time-out may be the cause, and not the server."""
+        if self.error is not None:
+            return self.error.code == INTERNAL_ERROR
+        if self.failure is Failure.HTTP:
+            return self.status in PASSING_STATUSES
+        return self.failure in (Failure.NO_ANSWER, Failure.CONNECTION)
+
 
 def answer_from(reply: Reply, *, method: str, about: str, id: int) -> Answer:
     """Check the envelope: one JSON-RPC response, to this request."""
@@ -142,7 +158,7 @@ def parse_message(data: bytes | bytearray) -> tuple[object, int]:
     values = count_values(data)
     if values > MOST_VALUES:
         raise TooManyValues(f"more than {MOST_VALUES:,} JSON values")
-    is_long = len(data) > _LONG
+    is_long = len(data) > _LONG_BYTES
     if is_long:
         _return_memory()
     if data.startswith(_BOM):
@@ -257,6 +273,27 @@ def same_json(one: object, other: object) -> bool:
     return True
 
 
+def same_entry(one: object, other: object) -> bool:
+    """Whether two values are equal, where the files of an entry may come in any order."""
+    return same_json(_in_order(one), _in_order(other))
+
+
+def _in_order(value: object) -> object:
+    """A value with the `resources` of each entry in it sorted by URI."""
+    if is_list(value):
+        return [_in_order(item) for item in value]
+    if not is_object(value):
+        return value
+    found = dict(value)
+    for key in ("skill", "skills"):
+        if key in found:
+            found[key] = _in_order(found[key])
+    files = found.get("resources")
+    if "frontmatter" in found and is_list(files):
+        found["resources"] = sorted(files, key=lambda file: str(file.get("uri")) if is_object(file) else "")
+    return found
+
+
 def whole_number(value: object) -> int | None:
     """A JSON number without a fraction, or `None`. `82` and `82.0` are the same number."""
     if isinstance(value, bool):
@@ -291,3 +328,161 @@ def describe_field(fields: Mapping[str, object], key: str) -> str:
 def media_type(value: object) -> str:
     """A media type in lowercase without its parameters."""
     return value.partition(";")[0].strip().lower() if isinstance(value, str) else ""
+
+
+_READ: Final = "resources/read"
+_RESOURCES: Final = "resources/list"
+_OPENING: Final = ("initialize", "server/discover")
+_MOST: Final = 20_000
+_MOST_SHOWN: Final = 160
+_ITEMS: Final = 2
+_KEYS: Final = 20
+_DEEP: Final = 6
+_METHOD: Final = re.compile(
+    r"\b(?:initialize|server/discover|skills/[\w-]+|resources/(?:directory/read|read|list))\b"
+)
+_BY_RULE: Final[Mapping[str, tuple[str, ...]]] = {
+    "CAP-1/directory-read": (METHOD_READ_DIRECTORY,),
+    "CAP": _OPENING,
+    "DIR": (METHOD_READ_DIRECTORY,),
+    "ENT-1/verbatim": (METHOD_LIST, METHOD_GET, _READ),
+    "ENT-3/digest": (METHOD_LIST, METHOD_GET, _READ),
+    "ENT-3/size": (METHOD_LIST, METHOD_GET, _READ),
+    "ENT": (METHOD_LIST, METHOD_GET),
+    "FMT-1/skill-md": (METHOD_LIST, METHOD_GET),
+    "FMT-1": (_READ,),
+    "FMT-2": (_READ,),
+    "FMT-3": (METHOD_LIST, METHOD_GET),
+    "FMT-4": (METHOD_READ_DIRECTORY,),
+    "FMT-7": (_RESOURCES, _READ),
+    "FMT-8/nested": (METHOD_GET,),
+    "FMT-8": (METHOD_LIST,),
+    "FMT-9/climb": (_READ,),
+    "FMT-9": (METHOD_LIST, METHOD_GET, METHOD_READ_DIRECTORY),
+    "GET-1/equal": (METHOD_LIST, METHOD_GET),
+    "GET": (METHOD_GET,),
+    "LST": (METHOD_LIST,),
+    "MCP/resources-list": (_RESOURCES,),
+    "MCP": _OPENING,
+    "PROFILE": (METHOD_LIST,),
+    "RD": (_READ,),
+    "SIG": (_READ,),
+    "LINT": (_READ,),
+    "TEXT": (_READ, *_OPENING),
+}
+"""The methods whose answers a rule is about, by the rule, its requirement or its area."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and its answer. Long texts and lists are cut; `answer` says by how much."""
+
+    method: str
+    params: JsonObject
+    answer: JsonObject
+
+
+class Exchanges:
+    """The exchanges of a connection: the first of each request."""
+
+    def __init__(self) -> None:
+        self._by_method: dict[str, dict[str, tuple[JsonObject, Answer]]] = {}
+        self._count = 0
+
+    def add(self, method: str, params: JsonObject | None, answer: Answer) -> None:
+        """Note an exchange. Of the contents of a file only the beginning is kept."""
+        if answer.result is not None and method == _READ:
+            answer = replace(answer, result=_short_object(answer.result, "", _DEEP))
+        known = self._by_method.setdefault(method, {})
+        key = repr(params)
+        if key not in known and self._count < _MOST:
+            self._count += 1
+            known[key] = params or {}, answer
+
+    def proving(self, violation: Violation) -> tuple[Exchange, ...]:
+        """The exchanges that show a violation; empty where no single one does."""
+        named = _METHOD.findall(violation.seen)
+        methods = (named[0],) if named and named[0] in self._by_method else _methods(violation.rule)
+        found: list[Exchange] = []
+        for method in methods:
+            exchange = self._about(method, violation.uri)
+            if exchange is not None:
+                found.append(exchange)
+        # One listing and one reading are enough: the entry, and what it is compared with.
+        if len(found) > 1 and violation.rule != "GET-1/equal":
+            found = [found[0], *(one for one in found[1:] if one.method == _READ)][:2]
+        return tuple(found)
+
+    def _about(self, method: str, uri: str) -> Exchange | None:
+        known = self._by_method.get(method, {})
+        if not known:
+            return None
+        answered = list(known.values())
+        for place in _places(uri):
+            for params, answer in answered:
+                if shown_uri(str(params.get("uri", ""))) == place:
+                    return _shown(method, params, answer, uri)
+        if method in (METHOD_LIST, _RESOURCES) or method in _OPENING:
+            for params, answer in answered:
+                if uri and _mentions(answer.result, uri):
+                    return _shown(method, params, answer, uri)
+            return _shown(method, *answered[0], uri)
+        return None if uri else _shown(method, *answered[-1], uri)
+
+
+def _methods(rule: str) -> tuple[str, ...]:
+    requirement = rule.partition("/")[0]
+    for name in (rule, requirement, requirement.partition("-")[0]):
+        if name in _BY_RULE:
+            return _BY_RULE[name]
+    return ()
+
+
+def _places(uri: str) -> Iterator[str]:
+    """The URI of a finding, and the directory that it is in."""
+    if uri:
+        yield uri
+        yield uri.rpartition("/")[0]
+
+
+def _shown(method: str, params: JsonObject, answer: Answer, uri: str) -> Exchange:
+    if answer.result is not None:
+        given: JsonObject = {"result": _short_object(answer.result, uri, _DEEP)}
+    elif answer.error is not None:
+        error: JsonObject = {"code": answer.error.code, "message": str(_short(answer.error.message, uri, 1))}
+        given = {"error": error}
+    else:
+        given = {"failure": f"{answer.failure}: {_short(answer.reason, uri, 1)}"}
+    if answer.status is not None and answer.status != 200:
+        given["status"] = answer.status
+    return Exchange(method, _short_object(params, uri, 2), given)
+
+
+def _mentions(value: object, uri: str) -> bool:
+    """Whether an item of a listing has the URI, itself or in one of its files."""
+    if is_object(value):
+        if shown_uri(str(value.get("uri", ""))) == uri:
+            return True
+        return any(_mentions(value[key], uri) for key in ("skills", "resources", "skill") if key in value)
+    return is_list(value) and any(_mentions(item, uri) for item in value)
+
+
+def _short_object(value: Mapping[str, object], uri: str, depth: int) -> JsonObject:
+    kept: JsonObject = {key[:_MOST_SHOWN]: _short(value[key], uri, depth - 1) for key in list(value)[:_KEYS]}
+    if len(value) > _KEYS:
+        kept["…"] = f"and {len(value) - _KEYS} more"
+    return kept
+
+
+def _short(value: object, uri: str, depth: int) -> JsonValue:
+    if isinstance(value, str):
+        return value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}… ({len(value):,} characters)"
+    if is_object(value):
+        return _short_object(value, uri, depth) if depth else "…"
+    if is_list(value):
+        if not depth:
+            return "…"
+        chosen = [item for item in value if uri and _mentions(item, uri)][:_ITEMS] or value[:_ITEMS]
+        kept = [_short(item, uri, depth - 1) for item in chosen]
+        return [*kept, f"… and {len(value) - len(kept):,} more"] if len(value) > len(kept) else kept
+    return value if isinstance(value, bool | int | float) or value is None else str(value)

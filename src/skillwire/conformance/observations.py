@@ -1,27 +1,100 @@
-"""Observations: what a server answered on one protocol revision. The checks read nothing else."""
+"""Observations: what a server answered on one protocol revision. The checks read nothing else.
+
+`Neighbor` is a URI that resembles a real one and is not it. A server that compares URIs loosely answers for
+it. A neighbor is `impossible` if no server could legitimately serve it: it contains a name that we made up,
+or is not a well-formed skill URI (FMT-9).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final, Protocol
 
 from skillwire.conformance.channels import Unsolicited
-from skillwire.conformance.contents import FileSeen
-from skillwire.conformance.entries import EntryView
-from skillwire.conformance.messages import Answer
-from skillwire.conformance.neighbors import Neighbor
+from skillwire.conformance.entries import EntryView, FileSeen
+from skillwire.conformance.messages import Answer, Exchanges
 from skillwire.conformance.session import MODERN, Opening, Revision
-from skillwire.json_types import is_list, is_object
-from skillwire.skill.files import DIRECTORY
-from skillwire.skill.uris import SkillUri
-from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
+from skillwire.errors import FormatError
+from skillwire.json_types import JsonObject, is_list, is_object
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill import DIRECTORY, SkillUri, is_inside, parse_uri, shown_uri, split_uri
+from skillwire.wire import DIRECTORY_READ_SETTING, EXTENSION_ID, METHOD_READ_DIRECTORY
+
+NO_SUCH: Final = "skillwire-verify-no-such"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """`how` says how it differs from the real URI."""
+
+    how: str
+    uri: str
+    impossible: bool = True
+
+
+def file_neighbors(uri: str) -> Iterator[Neighbor]:
+    """Neighbors of the URI of a file, such as a SKILL.md."""
+    scheme, _, rest = uri.partition("://")
+    directory, _, name = rest.rpartition("/")
+    yield from _of_path(scheme, directory, name)
+    yield Neighbor("with a trailing slash", f"{uri}/")
+    yield Neighbor("with a query", f"{uri}?{NO_SUCH}")
+    yield Neighbor("with an encoded backslash", f"{scheme}://{directory}%5C{name}")
+    yield Neighbor("with an encoded NUL", f"{uri}%00.md")
+    yield Neighbor("encoded twice", f"{scheme}://{directory}/%25{ord(name[0]):02X}{name[1:]}")
+    first, _, below = directory.partition("/")
+    if below:
+        # The directory of a skill is its name: a shorter one is another skill, or none.
+        parent, _, last = directory.rpartition("/")
+        if len(last) > 1:
+            yield Neighbor(
+                "with a shortened directory", f"{scheme}://{parent}/{last[:-1]}/{name}", impossible=False
+            )
+        if last.upper() != last:
+            yield Neighbor(
+                "with its directory in another case",
+                f"{scheme}://{parent}/{last.upper()}/{name}",
+                impossible=False,
+            )
+        yield Neighbor("without its first segment", f"{scheme}://{below}/{name}", impossible=False)
+    elif len(first) > 1:
+        yield Neighbor("with a shortened directory", f"{scheme}://{first[:-1]}/{name}", impossible=False)
+    yield Neighbor("with a longer directory", f"{scheme}://{directory}-{NO_SUCH}/{name}")
+
+
+def directory_neighbors(uri: str) -> Iterator[Neighbor]:
+    """Neighbors of the URI of a directory. A slash at its end is not tried: it may be accepted."""
+    scheme, _, rest = uri.partition("://")
+    parent, slash, name = rest.rpartition("/")
+    if slash:
+        yield from _of_path(scheme, parent, name)
+        yield Neighbor("without its first segment", f"{scheme}://{rest.partition('/')[2]}", impossible=False)
+    else:
+        yield Neighbor("below another segment", f"{scheme}://{NO_SUCH}/{rest}")
+        yield Neighbor("with a longer name", f"{scheme}://{rest}-{NO_SUCH}")
+        if len(name) > 1:
+            yield Neighbor("with a shortened name", f"{scheme}://{name[:-1]}", impossible=False)
+
+
+def _of_path(scheme: str, parent: str, name: str) -> Iterator[Neighbor]:
+    yield Neighbor("below another segment", f"{scheme}://{NO_SUCH}/{parent}/{name}")
+    yield Neighbor("with a longer name", f"{scheme}://{parent}/{name}-{NO_SUCH}")
+    if len(name) > 1:
+        yield Neighbor("with a shortened name", f"{scheme}://{parent}/{name[:-1]}", impossible=False)
+    # Percent escapes mean the same in either case, so a name that has some is left alone.
+    if name.swapcase() != name and "%" not in name:
+        yield Neighbor("in another case", f"{scheme}://{parent}/{name.swapcase()}", impossible=False)
+    yield Neighbor("with a doubled slash", f"{scheme}://{parent}//{name}")
+    yield Neighbor("with an encoded slash", f"{scheme}://{parent}%2F{name}")
 
 
 class Probe(Enum):
     """Requests that a server has to refuse."""
 
     LIST_CURSOR = auto()
+    LIST_NO_PARAMS = auto()
     GET_UNKNOWN = auto()
     GET_FILE = auto()
     GET_DIRECTORY = auto()
@@ -35,6 +108,7 @@ class Probe(Enum):
     READ_ENCODED_CLIMB = auto()
     READ_ENCODED_SLASH = auto()
     DIRECTORY_UNKNOWN = auto()
+    DIRECTORY_UNKNOWN_INSIDE = auto()
     DIRECTORY_FILE = auto()
     DIRECTORY_CURSOR = auto()
 
@@ -105,6 +179,8 @@ class Candidate:
     answer: Answer
     is_named: bool = False
     """Whether the server's instructions name it."""
+    read_error: str = ""
+    """The error for reading it, though a directory or a manifest shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +224,16 @@ class Observations:
     files: dict[SkillUri, FileSeen] = field(default_factory=dict[SkillUri, FileSeen])
     again: dict[SkillUri, FileSeen] = field(default_factory=dict[SkillUri, FileSeen])
     probes: dict[Probe, Answer] = field(default_factory=dict[Probe, Answer])
+    other_methods: tuple[Answer, ...] = ()
+    """Answers to methods under `skills/` that the extension does not define."""
+    early: tuple[tuple[SkillUri, Answer, FileSeen], ...] = ()
+    """A skill that was known before anything was listed: its entry and its file, as answered then."""
     bursts: tuple[Burst, ...] = ()
     resources: Paged = Paged()
     failures: tuple[Answer, ...] = ()
+    passing: tuple[Answer, ...] = ()
+    """Failures that did not happen again."""
+    exchanges: Exchanges = field(default_factory=Exchanges)
     unsolicited: Unsolicited = field(default_factory=Unsolicited)
     skipped: int = 0
     """Requests that were not sent, because the server was gone or the budget was spent."""
@@ -191,3 +274,81 @@ class Observations:
         """Whether two reads of a file gave different bytes."""
         one, other = self.files.get(uri), self.again.get(uri)
         return bool(one and other and one.digest and other.digest and one.digest != other.digest)
+
+
+class Pages(Protocol):
+    """Reads a listing to its end."""
+
+    async def pages(self, method: str, params: JsonObject, key: str) -> Paged: ...
+
+
+class DirectoryWalk:
+    """Level by level, each directory once. Children that are not below their parent are never followed."""
+
+    def __init__(self, reader: Pages, skills: Sequence[EntryView], *, is_whole: bool) -> None:
+        self._reader = reader
+        self._roots = [entry.root for entry in skills if entry.root is not None]
+        self._files = [(entry.root, uri) for entry in skills if entry.root for uri in entry.files]
+        # With only some skills to be checked, the rest of the tree is not read.
+        self._is_whole = is_whole
+        self._announced: set[SkillUri] = set()
+        self.seen: dict[SkillUri, DirectorySeen] = {}
+        self.too_deep = ""
+
+    async def run(
+        self,
+        each: Callable[[str, Iterable[SkillUri], Callable[[SkillUri], Awaitable[None]]], Awaitable[None]],
+    ) -> None:
+        level = set(self._roots)
+        for root in self._roots:
+            level |= set(ancestors(root))
+        for root, file in self._files:
+            level |= {up for up in ancestors(file) if is_inside(up, root)}
+        most = DEFAULT_LIMITS.verified_directories
+        while level and len(self.seen) < most:
+            await each("walking directories", sorted(level)[: most - len(self.seen)], self._read)
+            level = set(self._next())
+
+    async def _read(self, uri: SkillUri) -> None:
+        paged = await self._reader.pages(METHOD_READ_DIRECTORY, {"uri": uri}, "resources")
+        children = tuple(_child(item) for item in paged.items("resources"))
+        self.seen[uri] = DirectorySeen(uri, paged, children, uri in self._announced)
+
+    def _next(self) -> Iterator[SkillUri]:
+        for directory in list(self.seen.values()):
+            for child in directory.children:
+                uri = child.uri
+                if (
+                    uri is None
+                    or uri in self.seen
+                    or not child.is_directory
+                    or not is_direct(uri, directory.uri)
+                ):
+                    continue
+                if len(split_uri(uri).segments) > DEFAULT_LIMITS.directory_depth:
+                    self.too_deep = shown_uri(uri)
+                elif self._is_whole or any(uri == root or is_inside(uri, root) for root in self._roots):
+                    self._announced.add(uri)
+                    yield uri
+
+
+def ancestors(uri: SkillUri) -> Iterator[SkillUri]:
+    """The directories above a URI, down to the authority (DIR-2)."""
+    while (up := uri.rpartition("/")[0]) and not up.endswith("/"):
+        uri = SkillUri(up)
+        yield uri
+
+
+def is_direct(uri: SkillUri, directory: SkillUri) -> bool:
+    return is_inside(uri, directory) and "/" not in uri[len(directory) + 1 :]
+
+
+def _child(raw: object) -> ChildSeen:
+    asked = raw.get("uri") if is_object(raw) else None
+    if not isinstance(asked, str):
+        return ChildSeen(raw, None, "")
+    try:
+        # FMT-4: a slash at the end is a violation, not a reason to stop.
+        return ChildSeen(raw, parse_uri(asked.removesuffix("/")), asked)
+    except FormatError:
+        return ChildSeen(raw, None, asked)

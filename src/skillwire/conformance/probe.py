@@ -1,46 +1,125 @@
 """Prober: asks a server everything that the checks need. It evaluates nothing.
 
 The steps, in order:
+  0. Read the resource listing, and ask for a skill that it or the instructions name, before any is listed.
   1. List the skills, page by page, and parse each entry.
   2. Get the entry of each skill to be checked.
   3. Walk the directories, from the prefixes down.
   4. Look for skills that are not listed.
   5. Read every file, and read it again.
   6. Ask for what must be refused: unknown URIs, wrong types, and neighbors of real URIs.
-  7. Read the resource listing.
-  8. List once more, then send the same requests at once.
-  9. On a second connection, ask for one skill before anything is listed.
+  7. List once more, then send the same requests at once.
+  8. On a second connection, ask for one skill before anything is listed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
 import anyio
 
-from skillwire.conformance.contents import FileSeen, see_file
-from skillwire.conformance.directory_walk import DirectoryWalk
-from skillwire.conformance.entries import EntryView, ListedFile, view_entry
-from skillwire.conformance.kept_items import KeptItems, is_skill_md
-from skillwire.conformance.messages import Answer, Failure, same_json
-from skillwire.conformance.neighbors import NO_SUCH, Neighbor, directory_neighbors, file_neighbors
-from skillwire.conformance.observations import Burst, Candidate, Observations, Paged, Probe, SecondLook
+from skillwire.conformance.entries import EntryView, FileSeen, ListedFile, see_file, view_entry
+from skillwire.conformance.messages import Answer, Failure, same_entry
+from skillwire.conformance.observations import (
+    NO_SUCH,
+    Burst,
+    Candidate,
+    DirectoryWalk,
+    Neighbor,
+    Observations,
+    Paged,
+    Probe,
+    SecondLook,
+    directory_neighbors,
+    file_neighbors,
+)
 from skillwire.conformance.session import Opening, Session
 from skillwire.errors import FormatError
 from skillwire.json_types import JsonObject, is_list, is_object
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.names import name_issues
-from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri, skill_name_in, split_uri
-from skillwire.wire.paging import PageLimits, Stop
-from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
+from skillwire.limits import Limits
+from skillwire.skill import (
+    SCHEME,
+    SKILL_FILE,
+    SkillUri,
+    name_issues,
+    parse_skill_md,
+    parse_uri,
+    skill_name_in,
+    skill_root,
+    split_uri,
+)
+from skillwire.wire import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY, PageLimits, Stop
+
+_SHOWN: Final = 200
+
+
+class KeptItems:
+    """Which items of a paged listing are kept: the first ones, until there are too many (SEC-9).
+
+    Of `skills/list`, entries without a usable URI are counted separately: no server needs many.
+    """
+
+    def __init__(self, limits: Limits, *, is_listing: bool) -> None:
+        self._room = limits.entries_per_server
+        self._bad_room = limits.verified_bad_entries
+        self._is_listing = is_listing
+        self._known: set[SkillUri] = set()
+        self.left_out = 0
+
+    def kept(self, items: Sequence[object]) -> list[object]:
+        kept: list[object] = []
+        for item in items[: self._room]:
+            if self._is_listing and self._is_bad(item):
+                if not self._bad_room:
+                    break
+                self._bad_room -= 1
+            kept.append(shortened(item) if self._is_listing else item)
+        self._room -= len(kept)
+        if len(kept) < len(items):
+            self._room = 0
+        self.left_out += len(items) - len(kept)
+        return kept
+
+    def _is_bad(self, item: object) -> bool:
+        given = item.get("uri") if is_object(item) else None
+        try:
+            uri = parse_uri(given) if isinstance(given, str) else None
+        except FormatError:
+            return True
+        if uri is None or not is_skill_md(uri) or uri in self._known:
+            return True
+        self._known.add(uri)
+        return False
+
+
+def shortened(item: object) -> object:
+    """An entry as it was sent or, if it has no URI, no more than a report says about it."""
+    if not is_object(item):
+        return [] if is_list(item) else item[:_SHOWN] if isinstance(item, str) else item
+    given = item.get("uri")
+    if isinstance(given, str):
+        return item
+    if "uri" not in item:
+        return {}
+    return {"uri": {} if is_object(given) else [] if is_list(given) else given}
+
+
+def is_skill_md(uri: SkillUri) -> bool:
+    try:
+        return bool(skill_root(uri))
+    except FormatError:
+        return False
+
 
 AT_ONCE: Final = 32
 _PARALLEL: Final = 8
 _READ: Final = "resources/read"
 _BAD_CURSOR: Final = f"{NO_SUCH}-cursor"
+_OTHER_METHODS: Final = ("skills/search", "skills/read", "skills/call", f"skills/{NO_SUCH}")
+"""The last one is made up; servers in the field have had the others."""
 _SKILL_URI: Final = re.compile(rf"{SCHEME}://[^\s<>\"'`()\[\]]+/{re.escape(SKILL_FILE)}")
 
 
@@ -51,47 +130,55 @@ class Progress(Protocol):
 
 
 class Prober:
-    """One revision of one server. `max_skills` limits the number of skills whose files are read; the listing
-    is read to its end."""
+    """One revision of one server.
 
-    def __init__(self, session: Session, opening: Opening, *, max_skills: int, progress: Progress) -> None:
+    `max_skills` limits the number of skills whose files are read; the listing is read to its end. `known` is
+    a skill that another connection listed, to ask for before this one lists anything. With `quick`, nothing
+    is asked twice, at once or about neighbors.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        opening: Opening,
+        *,
+        max_skills: int,
+        progress: Progress,
+        known: EntryView | None = None,
+        quick: bool = False,
+    ) -> None:
         self._session = session
         self._max_skills = max_skills
         self._progress = progress
+        self._known = known
+        self._quick = quick
         self.seen = Observations(revision=session.revision, opening=opening)
 
     async def run(self) -> Observations:
-        """Steps 1 to 8."""
+        """Steps 0 to 7."""
         seen = self.seen
         if seen.settings is not None:
+            if self._known is not None:
+                seen.second = await look(self._session, self._known, reads_directories=seen.reads_directories)
+            seen.resources = await self.pages("resources/list", {}, "resources")
+            await self._ask_early()
             await self._list()
             await self._get()
             await self._walk()
             await self._find_unlisted()
             await self._read()
             await self._probe()
-            await self._probe_neighbors()
-            seen.resources = await self.pages("resources/list", {}, "resources")
-            if seen.listing.first is not None and seen.listing.first.result is not None:
-                seen.relisting = await self.pages(METHOD_LIST, {}, "skills")
-            await self._burst()
+            if not self._quick:
+                await self._probe_neighbors()
+                if seen.listing.first is not None and seen.listing.first.result is not None:
+                    seen.relisting = await self.pages(METHOD_LIST, {}, "skills")
+                await self._burst()
         seen.failures = tuple(self._session.failures)
+        seen.passing = (*seen.passing, *self._session.passing)
+        seen.exchanges = self._session.exchanges
         seen.unsolicited = self._session.channel.unsolicited
         seen.skipped = self._session.skipped
         return seen
-
-    def second_skill(self) -> EntryView | None:
-        """The skill that a second connection is asked about, if there is one to ask about."""
-        gets = self.seen.gets
-        good = [
-            entry
-            for entry in self.seen.checked
-            if entry.uri is not None and entry.uri in gets and gets[entry.uri].result is not None
-        ]
-        # The last one of the listing: a server that builds its index while it lists adds it last.
-        uris = {entry.uri for entry in self.seen.entries}
-        listed = [entry for entry in good if entry.uri in uris] or good
-        return listed[-1] if listed else None
 
     async def pages(self, method: str, params: JsonObject, key: str) -> Paged:
         """Follow `nextCursor` until it ends, repeats or goes on for too long (LST-1, SEC-9).
@@ -121,6 +208,22 @@ class Prober:
             if stop is not None:
                 reason = f"more to come after {paging.pages} pages and {paging.items} entries"
                 return Paged(tuple(pages), reason, keeping.left_out)
+
+    async def _ask_early(self) -> None:
+        """GET-1: one skill, while the server has listed none; its file first."""
+        items = self.seen.resources.items("resources")
+        shown = [str(item.get("uri")) for item in items if is_object(item)]
+        named: list[str] = _SKILL_URI.findall(self.seen.opening.instructions)
+        for text in (*shown, *named)[: self._session.limits.linked_skills]:
+            try:
+                uri = parse_uri(text)
+            except FormatError:
+                continue
+            if is_skill_md(uri):
+                file = see_file(await self._session.ask(_READ, {"uri": text}), uri, None, read_text=False)
+                get = await self._session.ask(METHOD_GET, {"uri": text})
+                self.seen.early = ((uri, get, file),)
+                return
 
     async def _list(self) -> None:
         self._progress("listing", 0, 1)
@@ -158,7 +261,8 @@ class Prober:
         if seen.listing.left_out:
             return  # It is unknown what is not listed.
         listed = {entry.uri for entry in seen.entries}
-        shown = {uri for entry in seen.checked for uri in entry.files if is_skill_md(uri)}
+        listed_files = {uri for entry in seen.checked for uri in entry.files}
+        shown = set(filter(is_skill_md, listed_files))
         for directory in seen.directories.values():
             shown |= {child.uri for child in directory.children if child.uri and is_skill_md(child.uri)}
         named: set[SkillUri] = set()
@@ -170,9 +274,13 @@ class Prober:
         found: dict[SkillUri, Candidate] = {}
 
         async def ask(uri: SkillUri) -> None:
-            if uri in named or await self._is_skill(uri):
+            read = await self._session.ask(_READ, {"uri": uri})
+            if uri in named or read.error is not None or _is_skill(read, uri):
                 answer = await self._session.ask(METHOD_GET, {"uri": uri})
-                found[uri] = Candidate(uri, answer, uri in named)
+                # A file that an entry lists is read and judged with that entry.
+                refused = str(read.error) if read.error is not None and uri not in listed_files else ""
+                if uri in named or not read.error or answer.result is not None:
+                    found[uri] = Candidate(uri, answer, uri in named, refused)
 
         await self._each("looking for unlisted skills", sorted((shown | named) - listed), ask)
         seen.candidates = tuple(found[uri] for uri in sorted(found))
@@ -182,15 +290,6 @@ class Prober:
             if view is not None and view.uri == candidate.uri and len(seen.checked) < self._max_skills:
                 seen.gets[candidate.uri] = candidate.answer
                 seen.checked = (*seen.checked, view)
-
-    async def _is_skill(self, uri: SkillUri) -> bool:
-        """FMT-8: Markdown that is called SKILL.md is a skill only if it can be parsed as one."""
-        seen = see_file(await self._session.ask(_READ, {"uri": uri}), uri, None, read_text=False)
-        try:
-            name = parse_skill_md(seen.data or b"").frontmatter.get("name")
-        except FormatError:
-            return False
-        return isinstance(name, str) and name == skill_name_in(uri) and not name_issues(name)
 
     async def _read(self) -> None:
         seen = self.seen
@@ -213,11 +312,9 @@ class Prober:
             return read
 
         await self._each("reading", wanted, reading(seen.files, first=True))
-        await self._each(
-            "reading again",
-            [uri for uri in wanted if seen.files[uri].digest],
-            reading(seen.again, first=False),
-        )
+        if not self._quick:
+            again = [uri for uri in wanted if seen.files[uri].digest]
+            await self._each("reading again", again, reading(seen.again, first=False))
 
     async def _probe(self) -> None:
         seen = self.seen
@@ -243,6 +340,9 @@ class Prober:
             if answer.result is not None and "cursor" in params:
                 answer = replace(answer, result={})  # A whole listing: it only matters that there is one.
             seen.probes[probe] = answer
+        if not seen.is_modern:  # Later revisions have `_meta` in the params of every request.
+            seen.probes[Probe.LIST_NO_PARAMS] = await self._session.ask(METHOD_LIST, None)
+        seen.other_methods = tuple([await self._session.ask(name, {}) for name in _OTHER_METHODS])
 
     def _subject(self) -> EntryView | None:
         """The skill to probe around: the deepest one whose files are listed."""
@@ -267,6 +367,8 @@ class Prober:
         if file is not None:
             yield Probe.GET_FILE, (METHOD_GET, {"uri": file.asked})
         if self.seen.reads_directories:
+            inside: JsonObject = {"uri": f"{root}/{NO_SUCH}-directory"}
+            yield Probe.DIRECTORY_UNKNOWN_INSIDE, (METHOD_READ_DIRECTORY, inside)
             yield Probe.DIRECTORY_FILE, (METHOD_READ_DIRECTORY, {"uri": skill.asked})
             yield Probe.DIRECTORY_CURSOR, (METHOD_READ_DIRECTORY, {"uri": root, "cursor": _BAD_CURSOR})
 
@@ -307,7 +409,9 @@ class Prober:
         """The same request many times at once. Only requests whose answers are stable are used."""
         seen = self.seen
         requests: list[tuple[str, JsonObject, int]] = []
-        if seen.relisting is not None and same_json(_plain(seen.listing.first), _plain(seen.relisting.first)):
+        if seen.relisting is not None and same_entry(
+            _plain(seen.listing.first), _plain(seen.relisting.first)
+        ):
             requests.append((METHOD_LIST, {}, seen.listing.first.size if seen.listing.first else 0))
         steady = [
             entry
@@ -325,7 +429,15 @@ class Prober:
             # SEC-9: all the answers together are no longer than one may be.
             times = min(AT_ONCE, self._session.limits.answer_bytes // max(size, 1))
             if times > 1:
-                bursts.append(await self._ask_at_once(method, params, times))
+                burst = await self._ask_at_once(method, params, times)
+                if burst.different > 1:
+                    # A file may have changed in between: the same again, before it counts.
+                    again_at_once = await self._ask_at_once(method, params, times)
+                    if again_at_once.different <= 1:
+                        reason = f"{burst.different} different answers to {burst.times} requests at once"
+                        seen.passing += (Answer(method=method, about=burst.about, reason=reason),)
+                    burst = again_at_once
+                bursts.append(burst)
         seen.bursts = tuple(bursts)
 
     async def _ask_at_once(self, method: str, params: JsonObject, times: int) -> Burst:
@@ -338,7 +450,7 @@ class Prober:
             if answer.failure is None:
                 answered += 1
                 plain = _plain(answer)
-                if not any(same_json(plain, other) for other in different):
+                if not any(same_entry(plain, other) for other in different):
                     different.append(plain)
 
         async with anyio.create_task_group() as tasks:
@@ -367,9 +479,21 @@ class Prober:
                 tasks.start_soon(one, item)
 
 
-async def second_look(session: Session, skill: EntryView, *, reads_directories: bool) -> SecondLook:
-    """Step 9: one skill on a new connection: its file, its directory, its entry, and no listing."""
-    await session.open()
+def second_skill(seen: Observations) -> EntryView | None:
+    """The skill that a second connection is asked about, if there is one to ask about."""
+    good = [
+        entry
+        for entry in seen.checked
+        if entry.uri is not None and entry.uri in seen.gets and seen.gets[entry.uri].result is not None
+    ]
+    # The last one of the listing: a server that builds its index while it lists adds it last.
+    uris = {entry.uri for entry in seen.entries}
+    listed = [entry for entry in good if entry.uri in uris] or good
+    return listed[-1] if listed else None
+
+
+async def look(session: Session, skill: EntryView, *, reads_directories: bool) -> SecondLook:
+    """Step 8: one skill on a new connection: its file, its directory, its entry, and no listing."""
     read: FileSeen | None = None
     if skill.uri is not None:
         answer = await session.ask(_READ, {"uri": skill.asked})
@@ -379,6 +503,16 @@ async def second_look(session: Session, skill: EntryView, *, reads_directories: 
         directory = await session.ask(METHOD_READ_DIRECTORY, {"uri": skill.root})
     get = await session.ask(METHOD_GET, {"uri": skill.asked})
     return SecondLook(skill, get, read, directory)
+
+
+def _is_skill(read: Answer, uri: SkillUri) -> bool:
+    """FMT-8: Markdown that is called SKILL.md is a skill only if it can be parsed as one."""
+    seen = see_file(read, uri, None, read_text=False)
+    try:
+        name = parse_skill_md(seen.data or b"").frontmatter.get("name")
+    except FormatError:
+        return False
+    return isinstance(name, str) and name == skill_name_in(uri) and not name_issues(name)
 
 
 def _supporting_file(skill: EntryView) -> ListedFile | None:

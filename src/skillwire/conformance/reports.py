@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
+from skillwire.conformance.messages import Exchange
 from skillwire.conformance.rules import AREAS, BY_ID, RULES, Level, Rule
+from skillwire.documents import DocumentError, read_json
 from skillwire.errors import SourceError
-from skillwire.json_types import JsonObject, is_list, is_object
+from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.skill import Profile
 from skillwire.text import escape_xml
+from skillwire.version import VERSION
 
 JSON_VERSION: Final = 2
 """Raised when a field is removed or changes its meaning. Adding a field does not raise it."""
 WIDTH: Final = 80
 _SHOWN_PER_RULE: Final = 5
+_ANSWER_SHOWN: Final = 1200
 _TITLES: Final = {
     Level.MUST: "Must fix",
     Level.SHOULD: "Should fix",
@@ -38,6 +44,10 @@ class Finding:
     revisions: tuple[str, ...]
     is_known: bool = False
     """Whether the baseline has it already."""
+    exchanges: tuple[Exchange, ...] = ()
+    """The requests and answers that prove it, shortened and without secrets."""
+    runs: int = 1
+    """In how many of the runs of `Report.runs` it was found."""
 
     @property
     def area(self) -> str:
@@ -93,6 +103,11 @@ class Report:
     ignored: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     fixed: int = 0
+    passing: tuple[str, ...] = ()
+    """What failed once and could not be reproduced: remarks, which never fail a run."""
+    profile: Profile | None = None
+    is_quick: bool = False
+    runs: int = 1
 
     @property
     def violations(self) -> tuple[Finding, ...]:
@@ -119,6 +134,30 @@ class Report:
         return tuple(finding for finding in self.findings if rule in (finding.rule, finding.requirement))
 
 
+def combine(reports: Sequence[Report]) -> Report:
+    """One report on several runs against the same server: each finding once, with the number of its runs."""
+    first = reports[0]
+    found: dict[tuple[str, str, int], Finding] = {}
+    for report in reports:
+        places: Counter[tuple[str, str]] = Counter()
+        for finding in report.findings:
+            # A run may have several findings of one rule at one place: they are paired in order.
+            place = finding.rule, finding.uri
+            key = *place, places[place]
+            places[place] += 1
+            before = found.get(key)
+            found[key] = finding if before is None else replace(before, runs=before.runs + 1)
+    order = {rule.id: number for number, rule in enumerate(RULES)}
+    levels = list(Level)
+    findings = sorted(found.values(), key=lambda one: (levels.index(one.level), order[one.rule]))
+    return replace(
+        first,
+        findings=tuple(findings),
+        passing=tuple(dict.fromkeys(line for report in reports for line in report.passing)),
+        runs=len(reports),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """The findings of an earlier report, by rule and URI. They are shown, and do not fail a run."""
@@ -130,8 +169,8 @@ class Baseline:
         """The baseline in a document that `--json` printed, or a `SourceError`."""
         advice = "write it with `skillwire verify --json ... > FILE`"
         try:
-            document: object = json.loads(text)
-        except (ValueError, RecursionError):
+            document: object = read_json(text, what="the baseline")
+        except DocumentError:
             raise SourceError(f"the baseline is not JSON; {advice}") from None
         findings = document.get("findings") if is_object(document) else None
         if not is_list(findings):
@@ -167,6 +206,10 @@ def as_json(report: Report) -> str:
         "ignored": list(report.ignored),
         "only": list(report.only),
         "fixed": report.fixed,
+        "notReproduced": list(report.passing),
+        "profile": report.profile.name if report.profile is not None else "",
+        "quick": report.is_quick,
+        "runs": report.runs,
     }
     return json.dumps(document, indent=2, ensure_ascii=True)
 
@@ -200,10 +243,64 @@ def _finding_json(finding: Finding) -> JsonObject:
         "fix": finding.fix,
         "revisions": list(finding.revisions),
         "known": finding.is_known,
+        "runs": finding.runs,
+        "exchanges": [
+            {"method": one.method, "params": one.params, "answer": one.answer} for one in finding.exchanges
+        ],
         "clause": rule.clause.says,
         "link": rule.clause.link,
         "debatable": rule.debatable,
     }
+
+
+# SARIF
+
+
+def as_sarif(report: Report) -> str:
+    """A SARIF 2.1.0 log. The location of a finding is the URI on the server."""
+    levels = {Level.MUST: "error", Level.SHOULD: "warning", Level.ADVICE: "note"}
+    used = [rule for rule in RULES if report.of(rule.id)]
+    numbers = {rule.id: number for number, rule in enumerate(used)}
+    results: list[JsonObject] = []
+    for finding in report.findings:
+        text = f"expected: {finding.expected}; seen: {finding.seen}; fix: {finding.fix}"
+        text += "".join(f"\n{line}" for one in finding.exchanges for line in _exchange_lines(one))
+        result: JsonObject = {
+            "ruleId": finding.rule,
+            "ruleIndex": numbers[finding.rule],
+            "level": levels[finding.level],
+            "message": {"text": text},
+            "locations": [{"logicalLocations": [{"fullyQualifiedName": finding.uri or report.target}]}],
+            "partialFingerprints": {"skillwire/v1": f"{finding.rule} {finding.uri}"},
+        }
+        if finding.is_known:
+            result["baselineState"] = "unchanged"
+        results.append(result)
+    rules: list[JsonValue] = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": rule.expected},
+            "help": {"text": f"{rule.fix}. {rule.clause.says}"},
+            "helpUri": rule.clause.link,
+            "defaultConfiguration": {"level": levels[rule.level]},
+        }
+        for rule in used
+    ]
+    driver: JsonObject = {"name": "skillwire verify", "version": VERSION, "rules": rules}
+    log: JsonObject = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [*results]}],
+    }
+    return json.dumps(log, indent=2, ensure_ascii=True)
+
+
+def _exchange_lines(exchange: Exchange) -> Iterator[str]:
+    """A request and its answer in a line each, safe for a terminal."""
+    params = f" {json.dumps(exchange.params)}" if exchange.params else ""
+    yield f"asked: {exchange.method}{params}"
+    answer = json.dumps(exchange.answer)
+    yield f"answer: {answer if len(answer) <= _ANSWER_SHOWN else answer[:_ANSWER_SHOWN] + '…'}"
 
 
 # JUnit
@@ -211,17 +308,26 @@ def _finding_json(finding: Finding) -> JsonObject:
 
 def as_junit(report: Report) -> str:
     """A suite for each area, a case for each rule. Violations are failures; advice passes, with output."""
-    rules = [rule for rule in RULES if not report.only or _is_chosen(rule, report.only)]
+    rules = [rule for rule in _rules_of(report) if not report.only or _is_chosen(rule, report.only)]
     failures = len({finding.rule for finding in report.failures()})
     return "\n".join(
         [
             '<?xml version="1.0" encoding="UTF-8"?>',
             f'<testsuites name="skillwire verify" tests="{len(rules)}" failures="{failures}" errors="0">',
-            *(line for area in AREAS.values() for line in _suite(report, area, rules)),
+            *(line for area in _areas_of(report) for line in _suite(report, area, rules)),
             "</testsuites>",
             "",
         ]
     )
+
+
+def _rules_of(report: Report) -> Iterator[Rule]:
+    """The rules that were checked: those of a profile only with one."""
+    return (rule for rule in RULES if report.profile is not None or rule.area != AREAS["PROFILE"])
+
+
+def _areas_of(report: Report) -> list[str]:
+    return [area for name, area in AREAS.items() if report.profile is not None or name != "PROFILE"]
 
 
 def _is_chosen(rule: Rule, names: Sequence[str]) -> bool:
@@ -243,7 +349,9 @@ def _case(rule: Rule, findings: Sequence[Finding], area: str) -> Iterator[str]:
     if not findings:
         yield f"{opening}/>"
         return
-    text = escape_xml("\n".join([*(str(finding) for finding in findings), rule.clause.link]))
+    lines = [str(finding) for finding in findings]
+    lines += [line for one in findings[0].exchanges for line in _exchange_lines(one)]
+    text = escape_xml("\n".join([*lines, rule.clause.link]))
     yield f"{opening}>"
     if rule.level.is_violation and not all(finding.is_known for finding in findings):
         message = escape_xml(findings[0].seen)
@@ -265,6 +373,11 @@ def as_text(report: Report) -> str:
             lines += [_TITLES[level], ""]
             for rule, group in groupby(findings, key=lambda finding: finding.rule):
                 lines += [*_rule_text(report, rule, list(group)), ""]
+    if report.passing:
+        lines += ["Could not be reproduced", ""]
+        for text in report.passing:
+            lines += _wrapped(f"- {text}", "  ", "    ")
+        lines += ["    asked once more, it was answered as it should be", ""]
     lines += [*_summary(report), "", _conclusion(report)]
     return "\n".join(lines)
 
@@ -288,6 +401,16 @@ def _head(report: Report) -> Iterator[str]:
     yield from _wrapped(f"Skill server {name}", "")
     for revision in report.revisions:
         yield from _wrapped(f"{revision.revision}: {_revision_text(revision)}", "  ", "              ")
+    if report.is_quick:
+        yield "  quick check: one revision, and nothing asked twice"
+    if report.profile is not None:
+        profile = report.profile
+        yield from _wrapped(
+            f"profile {profile.name}: {profile.title} ({profile.date}; {profile.source})", "  ", "    "
+        )
+    if report.runs > 1:
+        unstable = sum(finding.runs < report.runs for finding in report.findings)
+        yield f"  {report.runs} runs, {_count(unstable, 'finding')} not in all of them"
 
 
 def _revision_text(revision: RevisionReport) -> str:
@@ -330,9 +453,15 @@ def _rule_text(report: Report, id: str, findings: Sequence[Finding]) -> Iterator
         )
         where = f" (on {finding.revisions[0]})" if is_one_of_two else ""
         known = " [in the baseline]" if finding.is_known else ""
+        if report.runs > 1:
+            known += f" [in {finding.runs} of {report.runs} runs]"
         yield from _wrapped(
             f"seen: {finding.seen}{where}{known}", "      " if finding.uri else "    - ", "            "
         )
+    # The exchange of the first one: the others look alike, and --json has theirs.
+    for exchange in findings[0].exchanges:
+        for line in _exchange_lines(exchange):
+            yield from _wrapped(line, "      ", "        ")
     more = len(findings) - _SHOWN_PER_RULE + report.omitted.get(id, 0)
     if more > 0:
         yield f"    - and {more:,} more; --json shows {'some' if report.omitted.get(id) else 'all'} of them"
@@ -346,7 +475,7 @@ def _rule_text(report: Report, id: str, findings: Sequence[Finding]) -> Iterator
 
 def _summary(report: Report) -> Iterator[str]:
     yield f"{'Area':<24}{'must':>8}{'should':>8}{'advice':>8}"
-    for area in AREAS.values():
+    for area in _areas_of(report):
         counts = [
             sum(finding.area == area and finding.level is level for finding in report.findings)
             + sum(

@@ -22,16 +22,13 @@ from skillwire.errors import (
     SourceError,
     VerificationError,
 )
-from skillwire.issues import Issue, shown
+from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.uris import SKILL_FILE, make_uri
-from skillwire.sources.reference import Reference, SourceKind, parse_reference
+from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, digest_of, make_uri, parse_skill_md
+from skillwire.sources import Reference, SourceKind, parse_reference
 from skillwire.sources.wellknown import INDEX_PATH, SiteSkill, fetch_entries, fetch_index
-from skillwire.text import redact_url
-from skillwire.trust.verify import check_entry
+from skillwire.text import redact_url, shown
+from skillwire.trust import check_entry
 
 if TYPE_CHECKING:
     import httpx2
@@ -216,7 +213,7 @@ async def _opened(
     if client is not None:
         yield client
         return
-    import httpx2
+    from skillwire.net import open_client
 
     own = urlsplit(place)
 
@@ -225,12 +222,8 @@ async def _opened(
         if (request.url.scheme, request.url.netloc.decode("ascii")) == (own.scheme, own.netloc.lower()):
             request.headers.update(headers)
 
-    async with httpx2.AsyncClient(
-        follow_redirects=False,
-        timeout=limits.call_seconds,
-        headers={"Accept-Encoding": "identity"},
-        event_hooks={"request": [add_headers]},
-    ) as opened:
+    async with open_client(limits) as opened:
+        opened.event_hooks["request"].append(add_headers)
         yield opened
 
 

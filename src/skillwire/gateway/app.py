@@ -6,44 +6,150 @@ await gateway.run_stdio()
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 import anyio.abc
 
+from skillwire.access import Caller, Headers, Identity, OpenIdentity, credentials_of
 from skillwire.errors import SkillwireError, SourceError
-from skillwire.gateway.approvals import Approvals
-from skillwire.gateway.callers import Caller, resolve
-from skillwire.gateway.options import GatewayOptions
+from skillwire.gateway.asking import Approvals
+from skillwire.gateway.audit import CLIENT, Audit
 from skillwire.gateway.server import CallerServer, CommonParts, caller_options
-from skillwire.gateway.upstreams import FileMemory, Upstream
-from skillwire.gateway.uris import label_segment
-from skillwire.gateway.view import CallerSource
-from skillwire.host.config.server import ServerConfig, parse_server
-from skillwire.host.directories import state_places
-from skillwire.host.host import SkillHost
+from skillwire.gateway.upstreams import FileMemory, Upstream, label_segment
+from skillwire.gateway.view import CallerSource, GatewayApproval
+from skillwire.host import HostConfig, ServerConfig, SkillHost, state_places
+from skillwire.host.config.file import ConfigWatch
+from skillwire.host.host import follow_config
 from skillwire.host.styles import DEFAULT, find_style
 from skillwire.limits import Limits
-from skillwire.server.app import SkillServer
-from skillwire.server.fastpath.answer import EntryCache
-from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
+from skillwire.server import (
+    DEFAULT_OPTIONS,
+    HostNames,
+    HttpFrontend,
+    McpEndpoint,
+    OpenRequest,
+    Receive,
+    Scope,
+    Send,
+    ServerOptions,
+    SharedPool,
+    SkillServer,
+    Status,
+    ViewPool,
+)
+from skillwire.server.fastpath import EntryCache
+from skillwire.sources.directory.watch import wait_until_idle
 
 if TYPE_CHECKING:
-    from skillwire.gateway.asking import ApprovalDesk
-    from skillwire.server.http.asgi import Asgi
+    from skillwire.gateway.asking import ApprovalDesk, ApprovalPage
+    from skillwire.gateway.view import LockedSkills
+    from skillwire.server import State
 
-_REFRESH_SECONDS: Final = 1.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """What a gateway does beyond serving."""
+
+    approval: GatewayApproval = "required"
+    """Who approves skills: each caller, the host behind the gateway (`listed`), or the lock (`locked`)."""
+    locked: LockedSkills | None = None
+    """All that is served in the mode `locked`."""
+    callers: Identity[Caller] | None = None
+    """Those who may use the gateway over HTTP; without them there is one caller, the user."""
+    audit: Audit | None = None
+    page: ApprovalPage | None = None
+    """The page on which callers approve skills, where one runs."""
+    run: bool = False
+    """Whether callers get the tool that runs scripts of skills in the sandbox: see `gateway.scripts`."""
+    answer_seconds: float = 300.0
+    """A question without an answer by then counts as a no."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallerView:
+    """A caller, and the credentials for servers that a request has. Requests with others share nothing."""
+
+    caller: Caller
+    credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def gateway_app(
+    options: GatewayOptions,
+    *,
+    running: Callable[[], AbstractAsyncContextManager[object]],
+    make_server: Callable[[CallerView, object, int], CallerServer],
+    release: Callable[[object], None],
+    status: Status,
+    tick: Callable[[], None],
+    limits: Limits,
+    allowed_hosts: Iterable[str] = (),
+    stateless: bool = False,
+) -> HttpFrontend[Caller, CallerView]:
+    """The frontend of a gateway. `running` keeps the gateway open, `make_server` makes the server of a view
+    for a holder of connections, with a cache of a size, and `release` gets the holder at the end."""
+    names = tuple(allowed_hosts)
+
+    def make(view: CallerView) -> tuple[_Endpoint, Callable[[], None]]:
+        holder = object()
+        server = make_server(view, holder, pool.limits_of_next.response_cache_bytes)
+        # Streamed: on the 2025 revisions, a question goes to the client on its response.
+        app = server.endpoint(HostNames(names).all, stateless=stateless, streamed=True)
+        return _Endpoint(app), lambda: release(holder)
+
+    pool: ViewPool[CallerView] = ViewPool(make, limits=limits)
+    return HttpFrontend(
+        options.callers or OpenIdentity(),
+        pool,
+        view_of=_view_of,
+        owner_of=lambda view: view.caller,
+        status=status,
+        running=running,
+        tick=tick,
+        allowed_hosts=names,
+        limits=limits,
+    )
+
+
+class _Endpoint:
+    """The endpoint of a caller. The audit log finds the address of the client."""
+
+    def __init__(self, app: McpEndpoint) -> None:
+        self._app = app
+
+    async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
+        await self._app.run(stopping, started)
+
+    def end_streams(self) -> None:
+        self._app.end_streams()
+
+    def open_requests(self) -> list[OpenRequest]:
+        return self._app.open_requests()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        CLIENT.set(str((scope.get("client") or ("unknown",))[0]))
+        await self._app(scope, receive, send)
+
+
+def _view_of(caller: Caller, headers: Headers) -> CallerView:
+    return CallerView(caller, credentials_of(caller, headers))
+
+
 # A gateway runs for months: the limits are for one answer, not for all answers together.
 _BYTES_PER_SERVER: Final = 1 << 50
 _CHANGE_SECONDS: Final = 0.25
+_FIRST_LIST_SECONDS: Final = 2.0
 # The first pages. A gateway already holds every entry twice: as received, and as served.
 _ENTRY_BYTES: Final = 2 << 20
+_CACHE_BYTES: Final = 4 << 20
 
 _log = logging.getLogger("skillwire.gateway")
 
@@ -73,6 +179,9 @@ class Gateway:
         # it out, so their SKILL.md is read early.
         style = replace(find_style(host_options.get("style", DEFAULT)), peek=True, peek_index=True)
         self._host_options: dict[str, Any] = {**host_options, "limits": self._limits, "style": style}
+        self._needed = anyio.Event()
+        self._is_stdio = False
+        self._config: ConfigWatch | None = self._host_options.pop("config", None)
         self.server_options = caller_options(server_options)
         self._memory = FileMemory()
         self._common = CommonParts(
@@ -82,10 +191,18 @@ class Gateway:
             make_desk=lambda: self._desk,
             entries=EntryCache(_ENTRY_BYTES),
             audit=self.options.audit,
+            runs_scripts=self.options.run,
+            is_local=lambda: self._is_stdio,
         )
-        self._shared = self._upstream(self._host_options)
+        shared = {**self._host_options, "connect_after": self._connect_after}
+        self._shared = self._upstream(shared, self._config)
         self._approvals = Approvals(self._shared.host.admin.approvals)
-        self._own: dict[tuple[str, str], _Pooled] = {}
+        servers: Mapping[str, object] = host_options.get("servers") or {}
+        self._own: SharedPool[tuple[str, str], _Pooled] = SharedPool(
+            lambda pooled: pooled.stopping.set(),
+            most_per_owner=self._limits.http_views_per_caller * max(1, len(servers)),
+            idle_seconds=self._limits.upstream_idle_seconds,
+        )
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stopping = anyio.Event()
         self._servers: dict[str, CallerServer] = {}
@@ -103,12 +220,13 @@ class Gateway:
         return ApprovalDesk(self._approvals, page=options.page, answer_seconds=options.answer_seconds)
 
     async def __aenter__(self) -> Self:
-        """Start to connect. Requests for skills wait until every server has answered or failed once."""
+        """Begin with what the servers listed the last time, and connect. A request for a skill waits until
+        its server has answered or failed.
+        """
         self._stopping = anyio.Event()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._run_host, self._shared, self._stopping)
-        self._tasks.start_soon(self._refresh)
         return self
 
     async def __aexit__(
@@ -116,28 +234,32 @@ class Gateway:
     ) -> None:
         tasks, self._tasks = self._tasks, None
         self._stopping.set()
-        for pooled in self._own.values():
-            pooled.stopping.set()
-        self._own.clear()
+        self._own.close()
         if tasks is not None:
             # Without the error of the block, which the task group would wrap.
             await tasks.__aexit__(None, None, None)
 
     async def run_stdio(self) -> None:
         """Serve the user's one client over standard input and output until it disconnects."""
+        self._is_stdio = True
         async with self:
             await self.server().run_stdio()
 
-    def http_app(self, *, allowed_hosts: Iterable[str] = (), stateless: bool = False) -> Asgi:
+    def http_app(
+        self, *, allowed_hosts: Iterable[str] = (), stateless: bool = False
+    ) -> HttpFrontend[Caller, CallerView]:
         """An ASGI application for any number of callers at `/mcp`. The ASGI server must support lifespans."""
-        from skillwire.gateway.http import GatewayHttp
 
-        return GatewayHttp(
+        return gateway_app(
             self.options,
-            running=self,
-            make_server=self._make_server,
-            health=self.health,
-            gauges=self._gauges,
+            running=lambda: self,
+            make_server=lambda view, holder, room: self._make_server(
+                view.caller, view.credentials, holder, cache_bytes=room
+            ),
+            release=self._own.release,
+            status=Status(state=self._state, health=self._health, gauges=self._gauges),
+            tick=self._own.close_idle,
+            limits=self.server_options.limits,
             allowed_hosts=allowed_hosts,
             stateless=stateless,
         )
@@ -149,10 +271,18 @@ class Gateway:
 
     def server(self, caller: Caller | None = None) -> SkillServer:
         """A server for one caller, by default the user, while the gateway is open."""
-        return self._make_server(caller or Caller(), ())
+        who = caller or Caller()
+        return self._make_server(who, credentials_of(who, ()), object())
 
-    def _make_server(self, who: Caller, headers: Iterable[tuple[bytes, bytes]]) -> CallerServer:
-        own, hidden = self._own_upstreams(who, headers)
+    def _make_server(
+        self,
+        who: Caller,
+        credentials: Iterable[tuple[str, str]],
+        holder: object,
+        *,
+        cache_bytes: int = _CACHE_BYTES,
+    ) -> CallerServer:
+        own, hidden = self._own_upstreams(who, credentials, holder)
         source = CallerSource(
             who,
             (*own, self._shared),
@@ -160,40 +290,33 @@ class Gateway:
             mode=self.options.approval,
             lock=self.options.locked,
             hidden=hidden,
+            begin_with_last=self._is_stdio,
+            on_needed=self._needed.set,
+            limits=self._limits,
         )
-        server = CallerServer(source, self._common)
+        server = CallerServer(source, self._common, cache_bytes=min(cache_bytes, _CACHE_BYTES))
         source.on_read = server.record_read
         return server
 
-    def health(self, caller: Caller | None = None) -> dict[str, object]:
-        """What works and what does not, as far as a caller may know."""
-        who = caller or Caller()
+    def health(self) -> dict[str, object]:
+        """What works and what does not, for the operator."""
         host = self._shared.host
-        reasons = [
-            {"server": origin.label, "reason": reason}
-            for origin, reason in self._shared.reasons()
-            if who.sees_label(origin.label)
-        ]
+        reasons = [{"server": origin.label, "reason": reason} for origin, reason in self._shared.reasons()]
         counts: dict[str, int] = {}
         for offer in self._shared.offers().values():
-            if who.allows(offer.root):
-                label = offer.skill.origin.label
-                counts[label] = counts.get(label, 0) + 1
+            label = offer.skill.origin.label
+            counts[label] = counts.get(label, 0) + 1
         servers = [
             {
                 "label": state.label,
                 "status": state.status.value,
                 "skills": counts.get(state.label, 0),
                 **({"reason": state.reason} if state.reason else {}),
+                **({"listed": "last run"} if state.cached else {}),
             }
             for state in host.admin.servers()
-            if who.sees_label(state.label)
         ]
-        failures = [
-            failure.message
-            for failure in host.log.failures()
-            if failure.origin is None or who.sees_label(failure.origin.label)
-        ]
+        failures = [failure.message for failure in host.log.failures()]
         audit = self.options.audit
         if audit is not None and audit.problem:
             failures.append(audit.problem)
@@ -207,41 +330,73 @@ class Gateway:
             "not_served": reasons,
         }
 
-    def _gauges(self) -> dict[str, tuple[str, float]]:
+    async def _state(self) -> State:
+        """Not ready until every server has answered or failed once."""
+        return "ok" if self._shared.ready.is_set() else "error"
+
+    async def _health(self) -> dict[str, object]:
+        return self.health()
+
+    async def _gauges(self) -> dict[str, tuple[str, float]]:
         """The current values for the metrics."""
         servers = self.host.admin.servers()
+        audit = self.options.audit
         ready = sum(server.status == "ready" for server in servers)
         return {
             "skills": ("Skills offered.", float(len(self._shared.offers()))),
             "upstreams": ("Servers behind the gateway.", float(len(servers))),
             "upstreams_ready": ("Servers that answer.", float(ready)),
+            "upstreams_of_callers": (
+                "Connections with credentials of callers.",
+                float(len(self._own)),
+            ),
+            "audit_waiting": (
+                "Lines of the audit log that are not written yet.",
+                float(0 if audit is None else audit.waiting),
+            ),
+            "audit_lost": (
+                "Lines of the audit log that could not be written.",
+                float(0 if audit is None else audit.lost),
+            ),
         }
 
     # Upstreams
 
-    def _upstream(self, host_options: Mapping[str, Any]) -> Upstream:
-        return Upstream(SkillHost(**host_options), limits=self._limits, memory=self._memory)
+    async def _connect_after(self) -> None:
+        """Over stdio, connect when the client has its first lists, which are those of the last time: on a
+        small machine the import of the MCP SDK would delay them.
+        """
+        if self._is_stdio:
+            with anyio.move_on_after(_FIRST_LIST_SECONDS):
+                await self._needed.wait()
+            await wait_until_idle(anyio.sleep)
+
+    def _upstream(self, host_options: Mapping[str, Any], config: ConfigWatch | None) -> Upstream:
+        host = follow_config(SkillHost(**host_options), config)
+        return Upstream(host, limits=self._limits, memory=self._memory)
 
     def _own_upstreams(
-        self, caller: Caller, headers: Iterable[tuple[bytes, bytes]]
+        self, caller: Caller, credentials: Iterable[tuple[str, str]], holder: object
     ) -> tuple[list[Upstream], frozenset[str]]:
         """The upstreams with credentials of this caller, and the labels that are reached only through them.
 
         They are shared by all callers with the same credential for the same server, and by nobody else.
         """
-        servers: Mapping[str, object] = self._host_options.get("servers") or {}
+        servers = self._shared.host.feed.servers()
         by_segment = {label_segment(label): label for label in servers}
         found: list[Upstream] = []
-        given = tuple(headers)
-        for segment, credential in caller.credentials.items():
-            label = by_segment.get(label_segment(segment))
-            token = resolve(credential, given)
-            if label is None or not token:
-                continue  # Without a credential the server is hidden: nobody uses that of another caller.
-            key = (label, hashlib.sha256(token.encode()).hexdigest())
-            if key not in self._own:
-                self._own[key] = self._connect(label, parse_server(servers[label]), token)
-            found.append(self._own[key].upstream)
+        try:
+            for segment, token in credentials:
+                label = by_segment.get(label_segment(segment))
+                if label is None:
+                    continue
+                key = (label, hashlib.sha256(token.encode()).hexdigest())
+                connect = partial(self._connect, label, servers[label], token)
+                found.append(self._own.acquire(key, holder, connect, owner=caller.name).upstream)
+        except BaseException:
+            self._own.release(holder)
+            raise
+        # Without a credential the server is hidden: nobody uses that of another caller.
         return found, frozenset(map(label_segment, caller.credentials))
 
     def _connect(self, label: str, config: ServerConfig, token: str) -> _Pooled:
@@ -257,7 +412,8 @@ class Gateway:
                 "approvals_file": path.with_name(f"{path.name}.none"),
                 "publishers": self._host_options.get("publishers", ()),
                 "style": self._host_options["style"],
-            }
+            },
+            _with_one_server(self._config, label, token),
         )
         pooled = _Pooled(upstream)
         if self._tasks is None:
@@ -277,28 +433,28 @@ class Gateway:
         except SkillwireError as error:
             _log.error("the skills cannot be loaded: %s", error)
         finally:
+            upstream.host.feed.stop_waiting()
             upstream.ready.set()
 
-    async def _refresh(self) -> None:
-        """List servers again whose listings have expired, if somebody asked for a listing since."""
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._cancel_when_stopping, scope)
-                while True:
-                    await anyio.sleep(_REFRESH_SECONDS)
-                    for upstream in (self._shared, *(pooled.upstream for pooled in self._own.values())):
-                        feed = upstream.host.feed
-                        is_expired = any(
-                            feed.remaining_seconds(origin) == 0 and not feed.is_unavailable(origin)
-                            for origin in upstream.origins.values()
-                        )
-                        if upstream.is_wanted and is_expired and upstream.ready.is_set():
-                            upstream.is_wanted = False
-                            tasks.start_soon(upstream.refresh_expired)
 
-    async def _cancel_when_stopping(self, scope: anyio.CancelScope) -> None:
-        await self._stopping.wait()
-        scope.cancel()
+def _with_one_server(config: ConfigWatch | None, label: str, token: str) -> ConfigWatch | None:
+    """The configuration of a host for one server and one credential: it is closed when the server is."""
+    if config is None:
+        return None
+
+    def narrowed(whole: HostConfig) -> HostConfig:
+        servers = {name: replace(one, token=token) for name, one in whole.servers.items() if name == label}
+        return HostConfig(
+            servers=servers, configured=whole.configured, disabled=whole.disabled, publishers=whole.publishers
+        )
+
+    return replace(
+        config,
+        loaded=narrowed(config.loaded),
+        load=lambda: narrowed(config.load()),
+        directories=(),
+        default_directories=False,
+    )
 
 
 async def _end_opening(upstream: Upstream, stopping: anyio.Event, opening: anyio.CancelScope) -> None:

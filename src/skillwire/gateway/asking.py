@@ -17,11 +17,13 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 import secrets
+import shlex
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import anyio
@@ -29,15 +31,218 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from skillwire.errors import SkillwireError
-from skillwire.gateway.approvals import Approvals, Question, Unapproved
-from skillwire.gateway.callers import Caller
-from skillwire.gateway.elicitation import elicitation, modes, refusal_text, says_yes, why_not
+from skillwire.access import Caller
+from skillwire.consent import ApprovalStatus, ConsentStore, Key, State, consider, file_lines, single_file
+from skillwire.errors import ApprovalRequired, SkillwireError
+from skillwire.gateway.upstreams import Offer
 from skillwire.json_types import JsonObject
 from skillwire.server.handlers import Context, Handler, is_modern
-from skillwire.skill.digests import SetDigest
-from skillwire.skill.uris import SkillUri
-from skillwire.trust.approval import Coverage, FileChange, coverage
+from skillwire.skill import SetDigest, SkillResource, SkillUri, digest_of, path_below, skill_root
+from skillwire.text import safe_line
+from skillwire.trust import (
+    Act,
+    Allowed,
+    Candidate,
+    FileChange,
+    ResourceSet,
+    admit,
+    approve,
+    check_entry,
+    is_outdated,
+    requested_tools,
+)
+
+_log = logging.getLogger("skillwire.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a caller has to be asked: may this skill be loaded with exactly these files?"""
+
+    offer: Offer
+    digest: SetDigest | None
+    """Of all its files; `None` for a skill without digests, where the answer is for `files` alone."""
+    files: tuple[SkillResource, ...]
+    """Every file that a yes covers."""
+    changes: tuple[FileChange, ...] = ()
+    """What differs from what was approved before."""
+
+    @property
+    def seen(self) -> ResourceSet:
+        return frozenset((file.uri, file.digest) for file in self.files)
+
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        """The skill and the set of files, as plain values to compare and to sign."""
+        seen = "".join(sorted(f"{uri} {digest}\n" for uri, digest in self.seen))
+        return self.offer.skill.origin.label, self.offer.skill.uri, self.digest or digest_of(seen.encode())
+
+
+class Unapproved(ApprovalRequired):
+    """A caller has to approve a skill before it is loaded. `question` is `None` if nobody may be asked."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        offer: Offer,
+        reason: str,
+        question: Question | None,
+        status: ApprovalStatus,
+    ) -> None:
+        super().__init__(message, reason=reason, origin=offer.skill.origin.label, uri=offer.uri)
+        self.question = question
+        self.offer = offer
+        self.status = status
+        """The state of the skill for this caller, in the words that the user sees everywhere."""
+
+
+class Approvals:
+    """What the callers of a gateway approved, in the store of its host."""
+
+    def __init__(self, store: ConsentStore) -> None:
+        self.store = store
+        self.problem = ""
+        """Why approvals cannot be read now. Nothing that needs one is loaded then."""
+
+    async def refresh(self) -> None:
+        """Read what other processes approved and revoked."""
+        try:
+            await self.store.refresh()
+            self.problem = ""
+        except SkillwireError as error:
+            if not self.problem:
+                _log.warning("%s", error)
+            self.problem = str(error)
+
+    def is_known(self, caller: Caller, offer: Offer) -> bool:
+        """Whether a caller approved or declined any version of a skill."""
+        key = self._key(caller, offer)
+        return bool(self.store.record(key).last.decision) or self.store.session(key) is not None
+
+    def candidate(self, caller: Caller, offer: Offer, seen: ResourceSet = frozenset()) -> Candidate:
+        """What the admission of a skill for a caller depends on."""
+        key = self._key(caller, offer)
+        facts = replace(offer.upstream.host.feed.candidate(offer.skill), seen=seen)
+        return consider(facts, self.store.record(key), session=self.store.session(key))
+
+    async def keep(self, caller: Caller, question: Question, *, how: str) -> None:
+        """Record a caller's yes to exactly what they were asked about."""
+        skill = question.offer.skill
+        key = self._key(caller, question.offer)
+        approval = approve(check_entry(skill.entry), skill.origin, seen=question.seen)
+        if approval.bound:
+            await self.store.approve(key, approval, skill.entry, how=how)
+        else:
+            self.store.approve_for_session(key, approval)
+
+    def end_outdated(self, caller: Caller, offer: Offer) -> None:
+        """End an approval that is for another set of files than the skill has now (SEC-6)."""
+        key = self._key(caller, offer)
+        skill = offer.skill
+        if is_outdated(self.store.record(key).approval(skill.origin), skill.origin, skill.entry):
+            self.store.end(key)
+
+    def _key(self, caller: Caller, offer: Offer) -> Key:
+        return self.store.key(offer.skill.origin, offer.skill.uri, caller.name)
+
+
+_FILES_SHOWN: Final = 8
+_FIELD: Final = "approve"
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        _FIELD: {
+            "type": "boolean",
+            "title": "Approve this skill",
+            "description": "Yes, it may be loaded with exactly these files.",
+        }
+    },
+    "required": [_FIELD],
+}
+
+
+def refusal_text(refused: Unapproved, why: str) -> str:
+    """What is wrong, and who must act. A model may read it, so it names no command: `approve_command` is for
+    the log."""
+    said = f"; {why}" if why else ""
+    return f"{refused.uri}: {refused.status.words}{said}. {_next_step(refused)}"
+
+
+def _next_step(refused: Unapproved) -> str:
+    skill = refused.offer.skill
+    if refused.question is None and refused.status.state is not State.DECLINED:
+        return f"The settings of {skill.origin.label} keep it out. Only the user can change that: tell them."
+    if refused.offer.digest is None:
+        return "It is generated on request, so only a client that can ask its user can load it."
+    return "Only the user can approve it: tell them, and try again once they have."
+
+
+def approve_command(refused: Unapproved, caller: Caller) -> str:
+    """The command by which a person approves a skill for a caller."""
+    skill = refused.offer.skill
+    who = ("--caller", caller.name) if caller.name else ()
+    return shlex.join(["skillwire", "approve", skill.uri, "--on", skill.origin.label, *who])
+
+
+def question_text(question: Question) -> str:
+    """The question to a person, in plain lines. Whatever a server wrote is cleaned, and is quoted as such."""
+    offer = question.offer
+    skill, entry = offer.skill, offer.skill.entry
+    whose = "the MCP server" if not skill.origin.is_local else "the folder"
+    path = single_file(entry, question.files)
+    what = f"{path} of the skill {safe_line(entry.name)}" if path else f"the skill {safe_line(entry.name)}"
+    lines = [
+        f"May {what} of {whose} {skill.origin.label} be {'read' if path else 'loaded'}?",
+        f'It says: "{safe_line(entry.description, limit=300)}"',
+    ]
+    if entry.is_dynamic:
+        lines.append("Its server lists no digests: your answer is only for what was sent now.")
+    lines += ["A yes covers exactly:", *(f"- {line}" for line in file_lines(entry, question.files))]
+    for change in question.changes[:_FILES_SHOWN]:
+        path = "/".join(path_below(change.uri, skill_root(entry.uri)))
+        lines.append(f"Since you approved it, {safe_line(path, limit=80)} was {change.kind}.")
+    if tools := requested_tools(entry.frontmatter.get("allowed-tools")):
+        lines.append(f"It asks for tools, which are not granted: {safe_line(' '.join(tools), limit=200)}")
+    if question.digest is not None:
+        lines.append(f"Digest: {question.digest}")
+    lines.append("A skill is instructions that your agent will follow. Approve it only if you trust it.")
+    return "\n".join(lines)
+
+
+def elicitation(question: Question, page: str | None, *, elicitation_id: str | None) -> types.ElicitRequest:
+    """The question as a form, or as the URL of a page if there is one."""
+    message = question_text(question)
+    if page is None:
+        form = types.ElicitRequestFormParams(message=message, requested_schema=_SCHEMA)
+        return types.ElicitRequest(params=form)
+    url = types.ElicitRequestURLParams(message=message, url=page, elicitation_id=elicitation_id)
+    return types.ElicitRequest(params=url)
+
+
+def modes(ctx: Context) -> tuple[bool, bool]:
+    """Whether the client shows forms, and whether it opens URLs."""
+    capabilities = ctx.session.client_capabilities
+    declared = capabilities.elicitation if capabilities is not None else None
+    if declared is None:
+        return False, False
+    # Before there were two, `{}` meant forms.
+    return declared.form is not None or declared.url is None, declared.url is not None
+
+
+def says_yes(given: types.ElicitResult | None) -> bool:
+    """Whether an answer is a clear yes: the form was accepted, with its one box ticked."""
+    return given is not None and given.action == "accept" and (given.content or {}).get(_FIELD) is True
+
+
+def why_not(given: types.ElicitResult | None) -> str:
+    """What an answer that does not count was, for the record."""
+    if given is None:
+        return "nobody answered"
+    if given.action == "accept":
+        return "the client answered without asking" if says_yes(given) else "declined"
+    return "declined" if given.action == "decline" else "the question was closed"
+
 
 APPROVAL_REQUIRED: Final = -32010
 """The JSON-RPC error of a request for a skill that is not approved."""
@@ -48,6 +253,7 @@ _ROUNDS: Final = 4
 _PAGE_SECONDS: Final = 0.25
 _STATE_SECONDS: Final = 900.0
 _MOST_USED: Final = 100_000
+_MOST_LOGGED: Final = 10_000
 
 Record: TypeAlias = Callable[[str, Question | Unapproved, str], None]
 """Called for each approval and refusal: which it was, what it was about, and how or why."""
@@ -100,9 +306,23 @@ class ApprovalDesk:
     now: Callable[[], float] = time.monotonic
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False, repr=False)
     _used: dict[str, None] = field(default_factory=dict[str, None], init=False)
+    _logged: dict[tuple[object, ...], None] = field(
+        default_factory=dict[tuple[object, ...], None], init=False
+    )
     _turns: dict[tuple[str, ...], anyio.Lock] = field(
         default_factory=dict[tuple[str, ...], anyio.Lock], init=False
     )
+
+    def log_refusal(self, refused: Unapproved, caller: Caller) -> None:
+        """Say in the log how a person approves a skill, once for each version and caller. No client reads
+        that."""
+        subject = (caller.name, refused.uri, refused.offer.digest)
+        if refused.question is None or refused.offer.digest is None or subject in self._logged:
+            return
+        if len(self._logged) >= _MOST_LOGGED:
+            self._logged.clear()
+        self._logged[subject] = None
+        _log.warning("%s is not approved: %s", refused.uri, approve_command(refused, caller))
 
     def guard(self, handler: Handler, caller: Caller, record: Record) -> Handler:
         """The handler, with a question to the caller in place of `Unapproved`."""
@@ -119,8 +339,7 @@ class ApprovalDesk:
                     return await handler(ctx, params)
                 except Unapproved as refused:
                     if refused.question is None:
-                        policy = "the policy of its server does not allow it"
-                        return desk.refuse(refused, "declined" if refused.was_declined else policy)
+                        return desk.refuse(refused, "")
                     result = await desk.ask(refused, refused.question)
                     if result is not None:
                         return result
@@ -244,12 +463,13 @@ class _Request:
 
     def refuse(self, refused: Unapproved, why: str) -> Any:
         """The response to a request for a skill that is not approved: what to do about it."""
-        self._record("refuse", refused, why)
-        text = refusal_text(refused, self._caller, why)
+        self._record("refuse", refused, why or refused.status.words)
+        self._desk.log_refusal(refused, self._caller)
+        text = refusal_text(refused, why)
         if self._ctx.method == "tools/call":
             result: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
             return result | {"resultType": "complete"} if is_modern(self._ctx) else result
-        raise MCPError(APPROVAL_REQUIRED, text, {"uri": refused.uri, "approval": "required"})
+        raise MCPError(APPROVAL_REQUIRED, text, {"uri": refused.uri, "approval": refused.status.words})
 
     def _ask_later(self, question: Question, page: str | None) -> types.InputRequiredResult:
         """On 2026-07-28: the client asks, and sends the request again with the answer."""
@@ -315,12 +535,13 @@ class _Request:
                 if self._is_approved(question):
                     self._record("approve", question, "page")
                     return True
-                if self._desk.approvals.is_declined(self._caller, question.offer):
+                if self._candidate(question).declined:
                     return False
                 await anyio.sleep(_PAGE_SECONDS)
         return False
 
     def _is_approved(self, question: Question) -> bool:
-        skill = question.offer.skill
-        approval = self._desk.approvals.of(self._caller, question.offer)
-        return coverage(approval, skill.origin, skill.entry, question.seen) is Coverage.EQUAL
+        return isinstance(admit(self._candidate(question), Act.LOAD), Allowed)
+
+    def _candidate(self, question: Question) -> Candidate:
+        return self._desk.approvals.candidate(self._caller, question.offer, question.seen)

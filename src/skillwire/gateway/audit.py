@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import threading
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +19,14 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from skillwire.errors import SourceError
 
-Act: TypeAlias = Literal["list", "load", "read", "approve", "refuse"]
+Act: TypeAlias = Literal["list", "get", "load", "read", "approve", "refuse", "run"]
 
 CLIENT: ContextVar[str] = ContextVar("client", default="stdio")
 """Where the request that is served comes from: the address of an HTTP client, or `stdio`."""
 
 _REOPEN: Final = b""
 _MOST_WAITING: Final = 100_000
+_CLOSE_SECONDS: Final = 5.0
 
 _log = logging.getLogger("skillwire.gateway")
 
@@ -34,7 +36,17 @@ class Audit(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why nothing can be recorded now; empty while it can."""
+        """Why nothing can be recorded now; empty while it can. After `close`, what was not recorded."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """How many lines are not where they belong yet."""
+        ...
+
+    @property
+    def lost(self) -> int:
+        """How many lines could not be recorded."""
         ...
 
     def write(self, act: Act, *, caller: str, **details: object) -> None: ...
@@ -54,9 +66,16 @@ class AuditLog:
         self._descriptor = _open(path)
         self._lines: queue.Queue[bytes | None] = queue.Queue(_MOST_WAITING)
         self._reopen = threading.Event()
-        self._lost = 0
+        self.lost = 0
+        """How many lines could not be written."""
+        self._noted = 0
         self._thread = threading.Thread(target=self._run, name="skillwire-audit", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many lines are not in the file yet."""
+        return self._lines.qsize()
 
     def write(self, act: Act, *, caller: str, **details: object) -> None:
         """Append a line. `details` with empty values are left out."""
@@ -66,7 +85,7 @@ class AuditLog:
         try:
             self._lines.put_nowait(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         except queue.Full:
-            self._lost += 1
+            self.lost += 1
 
     def reopen(self) -> None:
         """Open the path again after the lines so far: for log rotation, on SIGHUP."""
@@ -76,9 +95,13 @@ class AuditLog:
             self._reopen.set()  # The next line reopens it.
 
     def close(self) -> None:
-        """Write what is waiting, and close the file."""
-        self._lines.put(None)
-        self._thread.join(5)
+        """Write what is waiting, and close the file. `problem` says if something is left."""
+        with suppress(queue.Full):
+            self._lines.put(None, timeout=_CLOSE_SECONDS)
+        self._thread.join(_CLOSE_SECONDS)
+        left = self.lost + (self.waiting if self._thread.is_alive() else 0)
+        if left:
+            self.problem = f"{left:,} lines of the audit log {self.path} were lost: it could not be written"
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
@@ -87,10 +110,12 @@ class AuditLog:
                 self._open_again()
             if line is _REOPEN:
                 continue
-            if self._lost:
-                lost = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lost": self._lost}
-                line = json.dumps(lost).encode() + b"\n" + line
-            self._append(line)
+            lost = self.lost - self._noted
+            if lost:
+                note = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lost": lost}
+                line = json.dumps(note).encode() + b"\n" + line
+            if self._append(line):
+                self._noted += lost
         os.close(self._descriptor)
 
     def _open_again(self) -> None:
@@ -102,7 +127,7 @@ class AuditLog:
         os.close(self._descriptor)
         self._descriptor = descriptor
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes) -> bool:
         """One write for a line, so that lines of several processes do not mix. A partial line is
         terminated."""
         try:
@@ -111,11 +136,11 @@ class AuditLog:
                 os.write(self._descriptor, b"\n")
                 raise OSError(0, "the disk is full")
         except OSError as error:
-            self._lost += 1
+            self.lost += 1
             self._complain(f"the audit log {self.path} cannot be written: {error.strerror}")
-            return
-        self._lost = 0
+            return False
         self.problem = ""
+        return True
 
     def _complain(self, problem: str) -> None:
         if problem != self.problem:

@@ -12,23 +12,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
-
-from skillwire.gateway.approvals import Question, Unapproved
+from skillwire.gateway.asking import Question, Unapproved
 from skillwire.gateway.audit import CLIENT, Act, Audit
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
-from skillwire.server.app import SkillServer, default_instructions
-from skillwire.server.fastpath.answer import EntryCache, FastPath, discovery
-from skillwire.server.fastpath.parse import METHOD_DISCOVER, FastRequest
+from skillwire.server import ServerOptions, SkillServer
+from skillwire.server.app import default_instructions
+from skillwire.server.fastpath import METHOD_DISCOVER, EntryCache, FastPath
 from skillwire.server.legacy.tools import READ, SkillTexts
-from skillwire.server.options import ServerOptions
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, path_below, skill_root, split_uri
+from skillwire.server.results import SkillResults
+from skillwire.skill import SkillEntry, SkillUri, path_below, skill_root, split_uri
 from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, is_active, operation
+from skillwire.trust import Origin
 from skillwire.trust.fence import fence
-from skillwire.trust.origin import Origin
 from skillwire.version import VERSION
+from skillwire.wire import METHOD_GET
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
@@ -41,8 +39,6 @@ INSTRUCTIONS_CHARS: Final = 2_000
 """The instructions are no longer than this: many clients put them before every conversation."""
 _GUARDED: Final = ("resources/read", "tools/call", "prompts/get")
 _LISTS: Final = ("skills/list", "resources/list", "prompts/list", "tools/list")
-_PATIENCE_SECONDS: Final = 1.0
-_RESPONSES_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,25 +55,34 @@ class CommonParts:
     make_desk: Callable[[], ApprovalDesk]
     entries: EntryCache
     audit: Audit | None
+    runs_scripts: bool = False
+    is_local: Callable[[], bool] = lambda: False
+    """Whether the caller is the user at this machine, over stdio."""
 
 
 class CallerServer(SkillServer):
     """Serves one caller."""
 
-    def __init__(self, source: CallerSource, common: CommonParts) -> None:
+    def __init__(self, source: CallerSource, common: CommonParts, *, cache_bytes: int) -> None:
         self.source = source
+        self._cache_bytes = cache_bytes
         self._common = common
         self._audit = common.audit
         super().__init__(
             source, name=common.name, instructions=common.instructions or "", options=common.options
         )
 
-    def current_instructions(self) -> str:
+    async def _introduce(self) -> str:
         """What a model is told, with the names of the skills as far as they are known now."""
         if self._common.instructions is not None:
             return self._common.instructions
-        listing = self.source.current_entries() or ()
-        return gateway_instructions(default_instructions(self._options), listing)
+        return gateway_instructions(default_instructions(self._options), await self.source.introduce())
+
+    def _record_get(self, uri: str) -> None:
+        """Record that the caller got the entry of a skill."""
+        offer = self.source.known_owner(SkillUri(uri))
+        if offer is not None:
+            self._record("get", offer)
 
     def record_read(self, offer: Offer, uri: SkillUri) -> None:
         """Record that the caller got a file: the skill itself, or another file of it."""
@@ -112,17 +117,29 @@ class CallerServer(SkillServer):
         if self._audit is not None:
             self._audit.write("list", caller=self.source.caller.name, method=method, skills=count)
 
+    def _make_results(self) -> SkillResults:
+        results = SkillResults(self.library, self._options, FencedTexts(self.source.origin_of))
+        is_local = self._common.is_local()
+        if self._common.runs_scripts and results.tools is not None and (is_local or self.source.caller.run):
+            from skillwire.gateway.scripts import CallerScripts
+
+            results.tools.extra = CallerScripts(
+                self.source,
+                is_local=is_local,
+                limits=self._options.limits,
+                record=self._record,
+                salt=secrets.token_bytes(16),
+            ).tool()
+        return results
+
     def _make_fast_path(self) -> FastPath:
-        return _CallerFastPath(
+        return FastPath(
             self._results,
             {"name": self._name, "version": VERSION},
-            lambda: discovery(
-                self.current_instructions(), self._options.legacy_features, watched=self._options.watch
-            ),
+            self._discover,
             entries=self._common.entries,
             observe=self._observe,
-            room=_RESPONSES_BYTES,
-            is_ready=lambda: self.source.is_ready,
+            room=self._cache_bytes,
         )
 
     def _observe(self, method: str, uri: str | None, cached: bool) -> None:
@@ -131,6 +148,8 @@ class CallerServer(SkillServer):
             return
         if method in _LISTS:
             self._record_list(method)
+        elif method == METHOD_GET and uri is not None:
+            self._record_get(uri)
         elif cached and method == "resources/read" and uri is not None:
             offer = self.source.known_owner(SkillUri(uri))
             if offer is not None:
@@ -141,8 +160,8 @@ class CallerServer(SkillServer):
 
         from skillwire.server.attach import SkillService, attach
 
-        server: Server[Any] = Server(self._name, version=VERSION, instructions=self.current_instructions())
-        attach(server, SkillService(self._results, self._watcher, FencedTexts(self.source.origin_of)))
+        server: Server[Any] = Server(self._name, version=VERSION, instructions="")
+        attach(server, SkillService(self._results, self._watcher))
         desk = self._common.make_desk()
         for method in _GUARDED:
             entry = server.get_request_handler(method)
@@ -153,6 +172,9 @@ class CallerServer(SkillServer):
             entry = server.get_request_handler(method)
             if entry is not None:
                 server.add_request_handler(method, entry.params_type, self._listed(method, entry.handler))
+        entry = server.get_request_handler(METHOD_GET)
+        if entry is not None:
+            server.add_request_handler(METHOD_GET, entry.params_type, self._got(entry.handler))
         server.middleware.append(self._on_introduction)
         return server
 
@@ -164,27 +186,20 @@ class CallerServer(SkillServer):
 
         return _with_client(listed)
 
+    def _got(self, handler: Handler) -> Handler:
+        async def got(ctx: Context, params: Any) -> Any:
+            result = await handler(ctx, params)
+            self._record_get(params.uri)
+            return result
+
+        return _with_client(got)
+
     async def _on_introduction(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: instructions that name what there is now."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", METHOD_DISCOVER) and isinstance(result, dict):
-            with anyio.move_on_after(_PATIENCE_SECONDS):
-                await self.source.list_entries()
-            result["instructions"] = self.current_instructions()
+            result["instructions"] = await self._introduce()
         return result
-
-
-class _CallerFastPath(FastPath):
-    """Leaves `server/discover` to the SDK until the upstreams are ready: it must not wait for them."""
-
-    def __init__(self, *given: Any, is_ready: Callable[[], bool], **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._is_ready = is_ready
-
-    async def respond(self, request: FastRequest) -> bytes | None:
-        if request.method == METHOD_DISCOVER and not self._is_ready():
-            return None
-        return await super().respond(request)
 
 
 def _with_client(handler: Handler) -> Handler:
@@ -221,7 +236,7 @@ class FencedTexts(SkillTexts):
         return self._fenced(entry, f"Files of the skill {entry.name}", listed, part="_directory")
 
     def _fenced(self, entry: SkillEntry, what: str, text: str, *, part: str, **named: str) -> str:
-        from skillwire.catalog.render import heading
+        from skillwire.catalog import heading
 
         origin = self._origin_of(entry.uri)
         fenced = fence(text, origin, part=part, attributes={"name": entry.name, **named}, salt=self._salt)

@@ -8,43 +8,151 @@ knows of approvals or permissions; `view.py` decides who gets what.
 from __future__ import annotations
 
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 
-from skillwire.catalog.naming import SkillKey
-from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog import RegisteredSkill, SkillKey
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
     LimitExceeded,
+    Refusal,
+    RequestRefused,
     SkillNotFound,
     SkillwireError,
     SourceError,
     VerificationError,
 )
-from skillwire.gateway.uris import ServedEntry, label_segment, moved, served_entry
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
+from skillwire.issues import Issue
 from skillwire.limits import MIB, Limits
-from skillwire.skill.digests import SetDigest
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SkillUri, shown_uri, skill_root
-from skillwire.sources.base import DirectoryChild
-from skillwire.trust.approval import shown_digest
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import VerifiedFile
-from skillwire.wire.v1 import APPROVAL_META
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    SCHEME,
+    Dynamic,
+    SetDigest,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    is_plain,
+    make_uri,
+    parse_uri,
+    shown_uri,
+    skill_root,
+    split_uri,
+)
+from skillwire.sources import DirectoryChild
+from skillwire.trust import Origin, VerifiedFile, check_entry, shown_digest
+from skillwire.wire import APPROVAL_META
+
+_MARK: Final = "~"
+
+
+def label_segment(label: str) -> str:
+    """The first segment of every URI of an origin: its label in lower case."""
+    return label.casefold()
+
+
+def downstream_root(label: str, root: SkillUri) -> SkillUri:
+    """The directory under which the gateway serves what an origin has in the directory `root`."""
+    segment = label_segment(label)
+    if is_plain(root) and not root.startswith(f"{SCHEME}://{_MARK}") and is_plain(f"{SCHEME}://{segment}"):
+        return SkillUri(f"{SCHEME}://{segment}{root[len(SCHEME) + 2 :]}")
+    parts = split_uri(root)
+    path = (parts.authority, *parts.segments)
+    if parts.scheme != SCHEME or parts.authority.startswith(_MARK):
+        path = (f"{_MARK}{parts.scheme}", *path)
+    return make_uri((segment, *path))
+
+
+def moved(uri: SkillUri, old: SkillUri, new: SkillUri) -> SkillUri:
+    """A URI at or below the directory `old`, at the same path below `new`."""
+    if uri != old and not uri.startswith(f"{old}/"):
+        raise ValueError(f"{uri} is not below {old}")
+    return SkillUri(new + uri[len(old) :])
+
+
+def upstream_uri(uri: SkillUri) -> tuple[str, SkillUri] | None:
+    """The label in a downstream URI, and the URI that its origin knows; `None` if there can be none."""
+    parts = split_uri(uri)
+    path = parts.segments
+    if parts.scheme != SCHEME or not path or parts.authority != label_segment(parts.authority):
+        return None
+    if not path[0].startswith(_MARK):
+        return parts.authority, make_uri(path)
+    scheme, rest = path[0].removeprefix(_MARK), path[1:]
+    if not rest:
+        return None
+    try:
+        # The authority of another scheme is written as it stands; all other segments are encoded.
+        below = make_uri(("x", *rest[1:])).removeprefix(f"{SCHEME}://x")
+        found = make_uri(rest) if scheme == SCHEME else parse_uri(f"{scheme}://{rest[0]}{below}")
+    except FormatError:
+        return None
+    # There is one spelling of each: what would be served elsewhere is not served here.
+    return (parts.authority, found) if downstream_root(parts.authority, found) == uri else None
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEntry:
+    """How an entry is served, and in which directory."""
+
+    original: SkillEntry
+    root: SkillUri
+    entry: SkillEntry
+
+
+def served_entry(origin: Origin, original: SkillEntry, limits: Limits) -> ServedEntry:
+    """How an entry is served; a `FormatError` or `LimitExceeded` if it cannot be."""
+    entry = check_entry(original, limits=limits)
+    if not entry.name or not entry.description.strip():
+        # An older dialect may leave them out. They are never made up.
+        raise FormatError(
+            Issue(
+                rule="frontmatter",
+                message="its server gives no name or description",
+                fix="serve it with the final extension",
+            )
+        )
+    if entry.resources is not DYNAMIC and any("%" in file.uri for file in entry.resources):
+        shown_digest(original)  # A `FormatError` for names that no set of files can have.
+    old = skill_root(entry.uri)
+    root = downstream_root(origin.label, old)
+    uri = moved(entry.uri, old, root)
+    resources: tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC] = DYNAMIC
+    # The final extension has sizes. What a draft left out is not guessed; its digests are checked here.
+    if entry.resources is not DYNAMIC and all(file.size != NO_SIZE for file in entry.resources):
+        # `check_entry` made sure that they are below the directory.
+        cut = len(old)
+        resources = tuple(
+            [
+                SkillResource(
+                    uri if file.uri == entry.uri else SkillUri(root + file.uri[cut:]), file.digest, file.size
+                )
+                for file in entry.resources
+            ]
+        )
+    return ServedEntry(original, root, SkillEntry(uri, entry.frontmatter, resources, entry.meta))
+
 
 _FAILED_SECONDS: Final = 60.0
+_INTERNAL_ERROR: Final = -32603
 _MISSING_SECONDS: Final = 5.0
 _MOST_MISSING: Final = 10_000
 _MOST_FOLLOWED: Final = 200
 _MOST_REASONS: Final = 100
+_SLOW_SECONDS: Final = 2.0
+"""A server whose answer was waited for this long in vain is not asked for a while."""
+_SILENT_SECONDS: Final = 5.0
+_CACHE_SECONDS: Final = 0.5
 # The entry may be outdated or false; the next one may be correct.
 _STALE: Final = (VerificationError, FormatError, SkillNotFound)
 
@@ -109,8 +217,6 @@ class Upstream:
         """Set when the servers have been asked once, or have failed."""
         self.has_dynamic = False
         """Whether any skill is generated on request."""
-        self.is_wanted = False
-        """Whether a listing was asked for since this was last set to false."""
         self.failed: dict[SkillKey, str] = {}
         """The skills that failed verification and are held back for now, each with the reason."""
         self._limits = limits
@@ -125,13 +231,16 @@ class Upstream:
         self._turns: dict[tuple[Offer, SkillUri], anyio.Lock] = {}
         self._signed: set[Offer] = set()
         self._missing: OrderedDict[tuple[Origin, SkillUri], float] = OrderedDict()
+        self._silent: dict[Origin, float] = {}
         self._used: dict[Origin, OrderedDict[SkillUri, None]] = {}
         self._subscribed: dict[object, frozenset[SkillUri]] = {}
-        self.origins = {label_segment(origin.label): origin for origin in host.feed.origins()}
-        """The servers and directories of the host by their labels in lower case."""
-        self._refreshing = False
         host.feed.watch(self._changed)
         host.feed.watch_opening(self._prepare)
+
+    @property
+    def origins(self) -> dict[str, Origin]:
+        """The servers and directories of the host by their labels in lower case."""
+        return {label_segment(origin.label): origin for origin in self.host.feed.origins()}
 
     def listen(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Call this whenever an offer changed; the result ends that."""
@@ -147,6 +256,12 @@ class Upstream:
     def is_settled(self) -> bool:
         """Whether the offers are those of what the host knows now."""
         return self._seen is not None and not self._failures
+
+    async def settled(self, label: str) -> None:
+        """Wait until a server has answered or failed."""
+        origin = self.origins.get(label)
+        if origin is not None:
+            await self.host.feed.settled(origin)
 
     def is_unknown(self, origin: Origin) -> bool:
         """Whether a server is unavailable, and nothing is known of what it has."""
@@ -178,12 +293,22 @@ class Upstream:
             skill = await self.host.feed.find(uri, origin)
         except SkillwireError as error:
             _log.debug("%s has no skill %s: %s", origin, shown_uri(uri), error)
+            if isinstance(error, SourceError) and not isinstance(error, RequestRefused):
+                raise self.unavailable(origin, uri) from None
             self._missing[asked] = now + _MISSING_SECONDS
             while len(self._missing) > _MOST_MISSING:
                 self._missing.popitem(last=False)
             return None
         self._update()
         return self._made.get(skill.key)
+
+    def unavailable(self, origin: Origin, uri: SkillUri) -> Refusal:
+        """The error for a request about a server that does not answer: not the same as "not found"."""
+        silent = self._silent.get(origin, 0) - anyio.current_time()
+        seconds = math.ceil(max(self.host.feed.retry_seconds(origin), silent))
+        again = f"it is tried again in {seconds} s" if seconds else "it is tried again"
+        data = {"uri": shown_uri(uri), "server": origin.label, "retrySeconds": seconds}
+        return Refusal(f"The server {origin.label} is unavailable; {again}", code=_INTERNAL_ERROR, data=data)
 
     def current(self, offer: Offer) -> Offer | None:
         """The same skill as it is offered now."""
@@ -213,10 +338,28 @@ class Upstream:
         self._use(offer)
         return file.data
 
+    async def at_hand(self, offer: Offer) -> bytes | None:
+        """The `SKILL.md` of an offer, if it was verified before and no server has to be asked for it."""
+        if offer not in self._signed and self.host.feed.requires_publisher(offer.skill.origin):
+            return None  # Nobody has looked for the signature yet.
+        return self._memory.get(offer, offer.uri) or await self.host.feed.at_hand(offer.skill)
+
     async def _fetch(self, offer: Offer, uri: SkillUri) -> VerifiedFile:
         feed, skill = self.host.feed, offer.skill
+        started = anyio.current_time()
+        is_silent = self._silent.get(skill.origin, 0) > started
+        file: VerifiedFile | None = None
         try:
-            return await feed.fetch(skill, offer.original(uri))
+            # What is in the cache of the host needs no server.
+            with anyio.move_on_after(_CACHE_SECONDS if is_silent else None):
+                file = await feed.fetch(skill, offer.original(uri))
+        except SourceError as error:
+            if anyio.current_time() - started < _SLOW_SECONDS or skill.origin.is_local:
+                raise
+            # It was waited for; others need not wait as long to learn the same.
+            _log.warning("%s: %s", shown_uri(uri), error)
+            self._silent[skill.origin] = anyio.current_time() + _SILENT_SECONDS
+            raise self.unavailable(skill.origin, uri) from error
         except _STALE as error:
             if isinstance(error, SkillNotFound) and skill.entry.is_dynamic:
                 raise  # Only the server knows which files such a skill has.
@@ -225,6 +368,11 @@ class Upstream:
                 raise Superseded from error
             self._fail(skill, str(error))
             raise
+        if file is None:
+            raise self.unavailable(skill.origin, uri)
+        if not is_silent:
+            self._silent.pop(skill.origin, None)
+        return file
 
     async def check_publishers(self, offer: Offer) -> None:
         """Refuse a skill that lacks the signature of a publisher whom its server must have."""
@@ -271,16 +419,6 @@ class Upstream:
         for origin, uris in wanted.items():
             if not origin.is_local:
                 self.host.feed.follow(origin, sorted(uris)[: self._limits.subscriptions_per_client])
-
-    async def refresh_expired(self) -> None:
-        """List the servers again whose listings have expired; one such call runs at a time."""
-        if self._refreshing:
-            return
-        self._refreshing = True
-        try:
-            await self.host.refresh(expired_only=True)
-        finally:
-            self._refreshing = False
 
     def reasons(self) -> list[tuple[Origin, str]]:
         """Why skills of this host are not served."""

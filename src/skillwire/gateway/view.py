@@ -17,33 +17,99 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import anyio
+import anyio.to_thread
 
+from skillwire.access import Caller
+from skillwire.consent import covered_files
 from skillwire.errors import SkillNotFound, SkillwireError, SourceError
-from skillwire.gateway.approvals import Approvals, Question, Unapproved
-from skillwire.gateway.callers import Caller
-from skillwire.gateway.locked import LockedSkills
-from skillwire.gateway.upstreams import Offer, Superseded, Upstream
-from skillwire.gateway.uris import label_segment, moved, upstream_uri
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, is_inside, shown_uri, skill_root, split_uri
-from skillwire.sources.base import Change, DirectoryChild, Read, Source, listed_directory
-from skillwire.trust.admission import Act, Allowed, Ask, Decision, Denied, admit
-from skillwire.trust.approval import (
-    Policy,
-    ResourceSet,
+from skillwire.files import file_stamp, read_regular, unreadable
+from skillwire.gateway.asking import Approvals, Question, Unapproved
+from skillwire.gateway.upstreams import Offer, Superseded, Upstream, label_segment, moved, upstream_uri
+from skillwire.install import Lock, LockedSkill, parse_lock
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill import (
+    SCHEME,
+    SKILL_FILE,
+    SetDigest,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    digest_of,
+    is_inside,
+    shown_uri,
+    skill_root,
+    split_uri,
 )
-from skillwire.trust.origin import Origin
+from skillwire.sources import Change, DirectoryChild, Read, Source, listed_directory
+from skillwire.trust import Act, Allowed, ApprovalMode, Ask, Denied, Origin, admit
 
-ApprovalMode: TypeAlias = Literal["required", "listed", "locked"]
+_log = logging.getLogger("skillwire.gateway")
+
+
+class LockedSkills:
+    """The skills of a lock file, which is read again when it changes. If it is invalid, the last valid one
+    stays in use."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.revision = 0
+        """A new number whenever the lock was read again."""
+        self._stamp = file_stamp(path)
+        self.lock = self._read()
+        self._by_digest = _by_digest(self.lock)
+        self._reading = anyio.Lock()
+
+    def allows(self, label: str, uri: SkillUri, name: str, digest: SetDigest) -> bool:
+        """Whether the lock names a skill with exactly these files, of this server if it came from one."""
+        pinned = self._by_digest.get(digest)
+        if pinned is None or pinned.name != name:
+            return False
+        pin = pinned.pin
+        return pin.kind != "mcp" or (pin.get("server"), pin.get("uri")) == (label, uri)
+
+    def is_current(self) -> bool:
+        """Whether the file is the one that was read. Takes one `stat`."""
+        return file_stamp(self.path) == self._stamp
+
+    async def refresh(self) -> None:
+        """Read the lock again if it changed."""
+        if self.is_current():
+            return
+        async with self._reading:
+            stamp = file_stamp(self.path)
+            if stamp == self._stamp:
+                return  # Somebody else read it in the meantime.
+            try:
+                lock = await anyio.to_thread.run_sync(self._read)
+            except SkillwireError as error:
+                _log.error("the lock in use is unchanged: %s", error)
+            else:
+                self.lock, self._by_digest = lock, _by_digest(lock)
+                self.revision += 1
+            self._stamp = stamp
+
+    def _read(self) -> Lock:
+        try:
+            data = read_regular(self.path, DEFAULT_LIMITS.document_bytes + 1)
+            return parse_lock(data.decode("utf-8"), file=str(self.path))
+        except (OSError, UnicodeError) as error:
+            raise SourceError(
+                f"{self.path} cannot be read: {unreadable(error)}; name a skillwire.lock"
+            ) from None
+
+
+def _by_digest(lock: Lock) -> dict[SetDigest, LockedSkill]:
+    return {skill.digest: skill for skill in lock.skills}
+
+
+GatewayApproval: TypeAlias = Literal["required", "listed", "locked"]
 """Who approves: the caller of the gateway, the host behind it, or the lock file."""
 
 _ATTEMPTS: Final = 2
-
-_log = logging.getLogger("skillwire.gateway")
 
 
 class _Always:
@@ -67,7 +133,9 @@ class CallerSource(Source):
 
     Of two upstreams with the same server, the first counts. The last is the one that all callers share; it is
     not used for the labels in `hidden`, for which this caller has to have a credential of their own.
-    `lock` names what is served in the mode `locked`. `on_read` is called for every file that was read.
+    `lock` names what is served in the mode `locked`. With `begin_with_last`, the last listing of a server is
+    enough for the first lists. `on_read` is called for every file that was read, and `on_needed` when the
+    servers should be connected.
     """
 
     def __init__(
@@ -76,26 +144,38 @@ class CallerSource(Source):
         upstreams: Sequence[Upstream],
         approvals: Approvals,
         *,
-        mode: ApprovalMode = "required",
+        mode: GatewayApproval = "required",
         lock: LockedSkills | None = None,
         hidden: Collection[str] = (),
+        begin_with_last: bool = False,
+        on_needed: Callable[[], None] = lambda: None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.caller = caller
         self.approvals = approvals
         self._upstreams = tuple(upstreams)
+        self._hidden = hidden
         self._routes: dict[str, tuple[Upstream, Origin]] = {}
-        for upstream in upstreams:
-            for label, origin in upstream.origins.items():
-                is_hidden = upstream is upstreams[-1] and label in hidden
-                if caller.sees_label(label) and not is_hidden:
-                    self._routes.setdefault(label, (upstream, origin))
+        self._find_routes()
         self._offline: dict[SkillUri, Offer] = {}
         self._mode = mode
         self._lock = lock
+        self._begin_with_last = begin_with_last
+        self._on_needed = on_needed
+        self._limits = limits
         self.on_read: Callable[[Offer, SkillUri], None] = lambda offer, uri: None
         self._listing: _Listing | None = None
         self._changed = anyio.Event()
         self._ends: list[Callable[[], None]] = []
+
+    def _find_routes(self) -> None:
+        """Which upstream each label is reached through. Servers come and go with the configuration."""
+        self._routes = {}
+        for upstream in self._upstreams:
+            for label, origin in upstream.origins.items():
+                is_hidden = upstream is self._upstreams[-1] and label in self._hidden
+                if self.caller.sees_label(label) and not is_hidden:
+                    self._routes.setdefault(label, (upstream, origin))
 
     async def open(self) -> None:
         if not self._ends:
@@ -108,18 +188,27 @@ class CallerSource(Source):
         for upstream in self._upstreams:
             upstream.follow(self, ())
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether every server has answered or failed once."""
-        return all(upstream.ready.is_set() for upstream in self._upstreams)
-
     # The listing
 
     async def list_entries(self) -> Sequence[SkillEntry]:
-        await self._prepare()
-        for upstream in self._upstreams:
-            upstream.is_wanted = True
+        """What is known. A server of which nothing is known yet is waited for, but not for long: it hides
+        nothing of the others, and clients are notified when it has answered.
+        """
+        await self._know(self._limits.first_list_seconds)
+        if not self._current().entries:
+            await self._know(None)  # Each server has a deadline of its own.
+        self._on_needed()
         return self._current().entries
+
+    async def introduce(self) -> Sequence[SkillEntry]:
+        """What is known at the beginning of a connection: what the caller can load at once comes first, then
+        by name.
+        """
+        await self._know(self._limits.introduction_seconds)
+        listed = {entry.uri for entry in self._current().entries}
+        offers = [offer for offer in self.offers() if offer.uri in listed]
+        offers.sort(key=lambda offer: (self.is_waiting(offer), offer.entry.name, offer.uri))
+        return [offer.entry for offer in offers]
 
     def current_entries(self) -> Sequence[SkillEntry] | None:
         listing = self._listing
@@ -141,9 +230,23 @@ class CallerSource(Source):
         ]
         return [*found, *self._offline.values()]
 
-    async def _prepare(self) -> None:
-        for upstream in self._upstreams:
-            await upstream.ready.wait()
+    async def _know(self, seconds: float | None) -> None:
+        with anyio.move_on_after(seconds):
+            for upstream in self._upstreams:
+                feed = upstream.host.feed
+                await (feed.known() if self._begin_with_last else feed.settled())
+        await self._refresh()
+
+    async def _prepare(self, uri: SkillUri) -> None:
+        """Wait for the server of a skill, which may have changed it since it was last listed."""
+        label = split_uri(uri).authority
+        upstream = self._route(label)
+        if upstream is not None:
+            self._on_needed()
+            await upstream.settled(label)
+        await self._refresh()
+
+    async def _refresh(self) -> None:
         await self.approvals.refresh()
         if self._lock is not None:
             await self._lock.refresh()
@@ -176,19 +279,21 @@ class CallerSource(Source):
         """Whether the caller has to approve a skill before it is loaded."""
         if self._mode != "required" or offer.skill.origin.is_own:
             return False
-        if self.approvals.of(self.caller, offer) is None and self._policy(offer) is Policy.PROMPT:
+        if self._approval_mode(offer) is ApprovalMode.PROMPT and not self.approvals.is_known(
+            self.caller, offer
+        ):
             return True  # This is the case for most of ten thousand skills.
-        return not isinstance(self._decide(offer), Allowed)
+        return not isinstance(admit(self.approvals.candidate(self.caller, offer), Act.LOAD), Allowed)
 
-    def _policy(self, offer: Offer) -> Policy:
-        return offer.upstream.host.feed.policy(offer.skill.origin)
+    def _approval_mode(self, offer: Offer) -> ApprovalMode:
+        return offer.upstream.host.feed.approval_mode(offer.skill.origin)
 
     def _is_visible(self, offer: Offer) -> bool:
         if not self.caller.allows(offer.root):
             return False
         if self._mode == "locked":
             return self._is_pinned(offer)
-        return self._policy(offer) is not Policy.NEVER
+        return self._approval_mode(offer) is not ApprovalMode.NEVER
 
     def _is_pinned(self, offer: Offer) -> bool:
         if self._lock is None or offer.digest is None:
@@ -202,7 +307,7 @@ class CallerSource(Source):
         return self._entry(await self._offer(uri))
 
     async def read(self, uri: SkillUri) -> Read:
-        await self._prepare()
+        await self._prepare(uri)
         for _ in range(_ATTEMPTS):
             offer = await self._owner(uri)
             if offer is None:
@@ -215,16 +320,24 @@ class CallerSource(Source):
                 break  # It was removed from the lock while it was fetched.
             self.on_read(offer, uri)
             return Read(data, None if offer.skill.entry.is_dynamic else _ALWAYS)
-        raise SkillNotFound(f"No resource is served at {shown_uri(uri)}", uri=uri)
+        raise self._missing("resource", uri)
+
+    async def at_hand(self, uri: SkillUri) -> bytes | None:
+        """The text of a skill that this caller may have as it is now."""
+        offer = self.known_owner(uri)
+        if offer is None or offer.uri != uri or self.is_waiting(offer) or self._is_undecidable(offer):
+            return None
+        return await offer.upstream.at_hand(offer)
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
+        await self._prepare(uri)
         entries = await self.list_entries()
         owner = await self._owner(SkillUri(f"{uri}/{SKILL_FILE}"))
         children = {child.uri: child for child in listed_directory(entries, uri)}
         if owner is not None and owner.skill.entry.is_dynamic and is_inside(uri, owner.root):
             children |= await self._dynamic_children(owner, uri)
         if not children:
-            raise SkillNotFound(f"No directory is served at {shown_uri(uri)}", uri=uri)
+            raise self._missing("directory", uri)
         return tuple(children[child] for child in sorted(children))
 
     async def changes(self) -> AsyncGenerator[Change]:
@@ -250,29 +363,37 @@ class CallerSource(Source):
         remaining = [upstream.remaining_ms(origin) for upstream, origin in routes]
         return min([most, *(ms for ms in remaining if ms is not None)])
 
-    def require(self, offer: Offer, seen: ResourceSet = frozenset()) -> None:
+    def require(self, offer: Offer, files: Sequence[SkillResource] = ()) -> None:
         """Return if the caller may have a skill as it is now, and raise `Unapproved` if not."""
         if self._mode != "required":
             return
-        decision = self._decide(offer, seen)
+        seen = frozenset((file.uri, file.digest) for file in files)
+        candidate = self.approvals.candidate(self.caller, offer, seen)
+        decision = admit(candidate, Act.LOAD)
         if isinstance(decision, Allowed):
             return
-        self.approvals.forget_changed(self.caller, offer)
+        self.approvals.end_outdated(self.caller, offer)
+        status = offer.upstream.host.feed.status(candidate)
         raise Unapproved(
-            f"{offer.uri} waits for approval",
+            f"{offer.uri} is {status.words}",
             offer=offer,
             reason=decision.reason,
-            question=_question(offer, decision, seen),
-            was_declined=self.approvals.is_declined(self.caller, offer),
+            question=_question(offer, decision, files),
+            status=status,
         )
 
-    def _decide(self, offer: Offer, seen: ResourceSet = frozenset()) -> Decision:
-        return admit(self.approvals.facts(self.caller, offer, seen), Act.LOAD)
+    def _is_undecidable(self, offer: Offer) -> bool:
+        """Whether the approvals are unavailable: what was read before may have been revoked since."""
+        return self._mode == "required" and bool(self.approvals.problem) and not offer.skill.origin.is_own
 
     async def _read(self, offer: Offer, uri: SkillUri) -> bytes:
-        if self._mode == "required" and self.approvals.problem and not offer.skill.origin.is_own:
-            raise SourceError(self.approvals.problem)  # What was read before may have been revoked since.
-        await offer.upstream.check_publishers(offer)
+        if self._is_undecidable(offer):
+            raise SourceError(self.approvals.problem)
+        try:
+            await offer.upstream.check_publishers(offer)
+        except SourceError:
+            self.require(offer)  # It says what the state is, now that the signature is known.
+            raise
         if not offer.skill.entry.is_dynamic:
             self.require(offer)
             data = await offer.upstream.fetch(offer, uri)
@@ -280,15 +401,23 @@ class CallerSource(Source):
             return data
         # SEC-6: it has no set of files that could be approved ahead; the caller agrees to what was seen.
         data = await offer.upstream.fetch(offer, uri)
-        self.require(offer, frozenset({(offer.original(uri), digest_of(data))}))
+        self.require(offer, [SkillResource(offer.original(uri), digest_of(data), len(data))])
         return data
 
     async def _offer(self, uri: SkillUri) -> Offer:
-        await self._prepare()
+        await self._prepare(uri)
         offer = await self._skill_at(uri)
         if offer is None:
-            raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
+            raise self._missing("skill", uri)
         return offer
+
+    def _missing(self, what: str, uri: SkillUri) -> SkillwireError:
+        """Not found; or unavailable, if that is the state of a server that the caller may see."""
+        # The answer is the same for every URI of the server: nothing can be learned about what is there.
+        route = self._routes.get(split_uri(uri).authority)
+        if route is not None and route[0].host.feed.is_unavailable(route[1]):
+            return route[0].unavailable(route[1], uri)
+        return SkillNotFound(f"No {what} is served at {shown_uri(uri)}", uri=uri)
 
     async def _skill_at(self, uri: SkillUri) -> Offer | None:
         """The skill whose `SKILL.md` is at this URI, also one that its server does not list."""
@@ -345,8 +474,8 @@ class CallerSource(Source):
         found: dict[SkillUri, Offer] = {}
         for upstream, origin in self._routes.values():
             if self._mode == "required" and upstream.is_unknown(origin):
-                for stored in self.approvals.store.all(origin, caller=self.caller.name):
-                    offer = upstream.kept_offer(origin, stored.entry)
+                for record in self.approvals.store.approved(origin, caller=self.caller.name):
+                    offer = upstream.kept_offer(origin, record.shown) if record.shown else None
                     if offer is not None and offer.uri not in upstream.offers() and self._is_visible(offer):
                         found[offer.uri] = offer
         return found
@@ -366,10 +495,11 @@ class CallerSource(Source):
         return children
 
     def _note_change(self) -> None:
+        self._find_routes()
         self._changed.set()
 
 
-def _question(offer: Offer, decision: Ask | Denied, seen: ResourceSet) -> Question | None:
+def _question(offer: Offer, decision: Ask | Denied, files: Sequence[SkillResource]) -> Question | None:
     if isinstance(decision, Denied):
         return None
-    return Question(offer, offer.digest, seen, decision.changes)
+    return Question(offer, offer.digest, covered_files(offer.skill.entry, files), decision.changes)

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.errors import SkillNotFound
-from skillwire.host.approvals.approver import Approver, changed_meanwhile
-from skillwire.host.approvals.schema import Decision
-from skillwire.host.approvals.status import ApprovalStatus
-from skillwire.host.approvals.store import ApprovalStore
+from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.consent import ApprovalStatus, ConsentStore, Decision, status_of
+from skillwire.errors import SkillNotFound, SkillwireError
+from skillwire.host.approver import Approver, changed_meanwhile
 from skillwire.host.cache import SkillCache
-from skillwire.host.fetcher import Fetcher, OnPreview, SkillFiles
+from skillwire.host.config.server import ServerConfig
 from skillwire.host.inventory import Inventory
-from skillwire.host.loader import Loader
-from skillwire.host.resolver import Resolver
+from skillwire.host.loader import Fetcher, Loader, OnPreview, SkillFiles
+from skillwire.host.registration import Registration
 from skillwire.host.review import FileComparison, SkillReview, compare
+from skillwire.host.search import Resolver
 from skillwire.host.state import ServerState, Switches
 from skillwire.host.styles.base import Style
 from skillwire.host.templates import ServedTemplate, find_template
-from skillwire.issues import shown as shown_name
+from skillwire.host.watch import Following
 from skillwire.limits import Limits
-from skillwire.skill.digests import SetDigest, parse_set_digest
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SKILL_FILE, parse_uri
-from skillwire.trust.approval import NO_GRANTS, Approval, Grants, seen_set
-from skillwire.trust.origin import Origin
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import SignatureVerdict
-from skillwire.trust.verify import CheckedEntry, VerifiedFile, check_entry
-from skillwire.wire.legacy import ListedResource
+from skillwire.skill import SKILL_FILE, SetDigest, SkillEntry, SkillUri, parse_set_digest, parse_uri
+from skillwire.sources import DirectoryChild
+from skillwire.text import shown as shown_name
+from skillwire.trust import (
+    NO_GRANTS,
+    Approval,
+    ApprovalMode,
+    Candidate,
+    CheckedEntry,
+    Grants,
+    Origin,
+    Publisher,
+    SignatureVerdict,
+    VerifiedFile,
+    check_entry,
+    seen_set,
+)
+from skillwire.wire import ListedResource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAdmin:
     """The servers, approvals, switches and cache of one host: `host.admin`."""
 
-    approvals: ApprovalStore
+    approvals: ConsentStore
     cache: SkillCache
     _registry: Registry
     _inventory: Inventory
@@ -45,6 +53,8 @@ class HostAdmin:
     _loader: Loader
     _fetcher: Fetcher
     _approver: Approver
+    _following: Following
+    _watchers: list[Callable[[], None]]
     _style: Style
     _limits: Limits
 
@@ -82,7 +92,17 @@ class HostAdmin:
         """The paths of a skill's supporting files, as far as its entry or its server lists them."""
         return self._resolver.files(self._registry.find(skill) if isinstance(skill, str) else skill)
 
+    def watch(self, tell: Callable[[], None]) -> None:
+        """Call a function whenever something changed that a person may be shown: a decision of another
+        process, the configuration, or when a server was listed. What happens to skills is in `host.log`.
+        """
+        self._watchers.append(tell)
+
     # What is known of a skill
+
+    def follow(self, skill: RegisteredSkill) -> None:
+        """Be told of changes of a skill that a person is shown now, as of those in use and those approved."""
+        self._following.show(skill)
 
     def status(self, skill: RegisteredSkill) -> ApprovalStatus:
         """Whether a skill is approved as it is, changed since, new, and so on. The user is not asked."""
@@ -100,6 +120,11 @@ class HostAdmin:
     def known_signature(self, skill: RegisteredSkill) -> SignatureVerdict | None:
         """What is known of a skill's signature without fetching it; `None` when it has not been checked."""
         return self._approver.signatures.known(skill)
+
+    @property
+    def signature_revision(self) -> int:
+        """A number that changes with every signature that was checked."""
+        return self._approver.signatures.revision
 
     async def check_signatures(self, skills: Iterable[RegisteredSkill] | None = None) -> None:
         """Check the signatures of these skills concurrently, or of all whose origin requires a publisher.
@@ -129,7 +154,7 @@ class HostAdmin:
 
     async def history(self, skill: RegisteredSkill, *, caller: str = "") -> tuple[Decision, ...]:
         """What the user, or a caller of a gateway, decided about a skill, the latest first."""
-        return await self.approvals.history(skill.origin, skill.uri, caller=caller)
+        return await self.approvals.history(self.approvals.key(skill.origin, skill.uri, caller))
 
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
         """A file for the user to look at before the skill is loaded. This does not load it (SEC-7)."""
@@ -192,7 +217,8 @@ class HostAdmin:
             if found.entry.is_dynamic:
                 return await self._approve_seen(found, parse_set_digest(digest), grants, how, caller)
         current, entry = await self._shown(skill, digest, server)
-        await self._approver.check_publishers(current, self._fetcher.preview)
+        case = await self._approver.open(current, entry)
+        await self._approver.check_publishers(case, self._fetcher.preview)
         if keep_files:
             await self._fetcher.keep(current, entry)
         return await self._approver.approve(current, entry, grants, how=how, caller=caller)
@@ -235,11 +261,12 @@ class HostAdmin:
         self, skill: RegisteredSkill, digest: SetDigest, grants: Grants, how: str, caller: str
     ) -> Approval:
         """Approve a dynamic skill with exactly what the user was shown, if it still has that."""
-        await self._approver.check_publishers(skill, self._fetcher.preview)
+        entry = check_entry(skill.entry, limits=self._limits)
+        case = await self._approver.open(skill, entry)
+        await self._approver.check_publishers(case, self._fetcher.preview)
         current = await self._fetcher.fetch_files(skill)
         if current.digest != digest:
             raise changed_meanwhile(skill, current.digest, ())
-        entry = check_entry(skill.entry, limits=self._limits)
         approval = await self._approver.approve(
             skill, entry, grants, seen=seen_set(current.files), how=how, caller=caller
         )
@@ -251,11 +278,15 @@ class HostAdmin:
         """A file of a skill as it was when the user approved it last; `None` when that is not cached."""
         return await self._approver.approved_bytes(skill, parse_uri(uri))
 
-    async def revoke(self, name: str, *, server: str | None = None) -> bool:
-        """Revoke an approval and release the skill, or take a decline back; false when there was neither."""
-        key = (await self._resolver.find(name, server)).key
-        self._loader.release(key)
-        return await self._approver.revoke(key)
+    async def revoke(self, name: str, *, server: str | None = None, caller: str = "") -> bool:
+        """Revoke an approval and release the skill, or take a decline back; false when there was neither.
+
+        With `caller`, the decision of that caller of a gateway.
+        """
+        skill = await self._resolver.find(name, server)
+        if not caller:
+            self._loader.release(skill.key)
+        return await self.approvals.revoke(self.approvals.key(skill.origin, skill.uri, caller))
 
     def set_enabled(self, name: str, enabled: bool) -> None:
         """Disable or enable one skill, by handle or URI. A disabled skill is released."""
@@ -285,4 +316,112 @@ class HostAdmin:
         """Remove everything cached and approved for a server. Returns the number of files and approvals."""
         origin = Origin.mcp(label)
         self._loader.release_server(origin)
-        return await self.cache.forget_server(origin), await self._approver.forget_server(origin)
+        return await self.cache.forget_server(origin), await self.approvals.remove_server(origin)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SkillFeed:
+    """The skills of a host, independent of any agent: `host.feed`."""
+
+    _registry: Registry
+    _inventory: Inventory
+    _registration: Registration
+    _loader: Loader
+    _fetcher: Fetcher
+    _approver: Approver
+    _following: Following
+
+    def skills(self) -> tuple[RegisteredSkill, ...]:
+        """Every skill that is known and enabled. The same tuple while nothing changes."""
+        return self._registry.skills()
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Every server and directory, whether it works now or not."""
+        return self._inventory.places.origins()
+
+    def servers(self) -> Mapping[str, ServerConfig]:
+        """The configuration of every server by its label, as it is now."""
+        configs = self._inventory.places.configs
+        return {origin.label: config for origin, config in configs.items()}
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever a skill was added, changed or removed."""
+        self._registry.watch(lambda changes: callback())
+
+    def watch_opening(self, callback: Callable[[Origin, Sequence[SkillEntry]], None]) -> None:
+        """Call `callback` with the entries of each origin as they arrive, before the host is open.
+
+        Use it to prepare them while slower origins are still listed; `skills` does not have them yet.
+        """
+        self._registration.on_collected = callback
+
+    def candidate(self, skill: RegisteredSkill) -> Candidate:
+        """What the admission of a skill depends on, without its approval."""
+        return self._approver.facts_of(skill)
+
+    def status(self, candidate: Candidate) -> ApprovalStatus:
+        """The state of a candidate, in the words that everything shows."""
+        return status_of(candidate, limits=self._approver.limits)
+
+    def approval_mode(self, origin: Origin) -> ApprovalMode:
+        """What the configuration says about all skills of an origin."""
+        return self._registration.approval_mode(origin)
+
+    async def find(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
+        """A skill of an origin, also one that it does not list (LST-3); `SkillNotFound` otherwise."""
+        return await self._inventory.look_up(uri, origin)
+
+    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
+        """A file of a skill, from the cache or from its server, verified and cached (VER-1, VER-2, SEC-8)."""
+        return await self._fetcher.fetch(skill, uri)
+
+    async def at_hand(self, skill: RegisteredSkill) -> bytes | None:
+        """The `SKILL.md` of a skill, if it is a local file or in the cache in the version of its entry."""
+        return await self._fetcher.at_hand(skill)
+
+    def requires_publisher(self, origin: Origin) -> bool:
+        """Whether the skills of an origin must be signed by somebody."""
+        return bool(self._approver.signatures.required(origin))
+
+    async def check_publishers(self, skill: RegisteredSkill) -> None:
+        """Check who signed a skill, if that matters; refuse it if a required publisher did not."""
+        signatures = self._approver.signatures
+        if signatures.required(skill.origin) or signatures.publishers:
+            case = await self._approver.open(skill, check_entry(skill.entry, limits=self._approver.limits))
+            await self._approver.check_publishers(case, self._fetcher.preview)
+
+    async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
+        """The skill with a new entry, after a check failed (VER-6); raises `error` if there is none."""
+        return await self._loader.refreshed(skill, error)
+
+    async def read_directory(self, skill: RegisteredSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
+        """What the server of a skill lists in a directory, not verified."""
+        return await self._inventory.places.source(skill.origin).read_directory(uri)
+
+    def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
+        """Subscribe to changes of these skills of a server, by the URIs of their `SKILL.md`."""
+        self._following.serve(origin, uris)
+
+    def remaining_seconds(self, origin: Origin) -> float | None:
+        """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
+        return self._inventory.places.remaining_seconds(origin)
+
+    async def known(self) -> None:
+        """Wait until something is known of every origin: its last listing, its listing, or a failure."""
+        await self._inventory.known()
+
+    async def settled(self, origin: Origin | None = None) -> None:
+        """Wait until an origin, or every one, has answered or failed since the host was opened."""
+        await self._inventory.settled(origin)
+
+    def stop_waiting(self) -> None:
+        """End all waiting: the host could not be opened."""
+        self._inventory.stop_waiting()
+
+    def is_unavailable(self, origin: Origin) -> bool:
+        """Whether an origin is a server that cannot be reached now."""
+        return self._inventory.places.is_unavailable(origin)
+
+    def retry_seconds(self, origin: Origin) -> float:
+        """In how many seconds a server that is unavailable is connected to again; 0 while that is tried."""
+        return self._inventory.places.retry_seconds(origin)

@@ -12,7 +12,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,12 +20,10 @@ from urllib.parse import quote, unquote
 import anyio.to_thread
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.files import read_regular, write_atomic
+from skillwire.files import make_folder, read_regular, write_atomic
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import VerifiedFile
+from skillwire.skill import Digest, SkillUri, digest_of, parse_uri
+from skillwire.trust import Origin, VerifiedFile
 
 # File systems take names of 255 bytes, so a longer URI goes over several levels. The marks make sure that no
 # piece is called `.`, `..` or `SKILL.md`, and that a file and a directory never want the same name.
@@ -60,14 +57,6 @@ class SkillCache:
     def bind(self, identities: Mapping[Origin, str]) -> None:
         """Set what identifies each origin: two servers of the same label share no files."""
         self._identities = identities
-
-    def adopt(self) -> None:
-        """Migrate the directories of version 0.1, which have only a label. Digests are checked anyway."""
-        for origin in self._identities:
-            old, new = self.directory / quote(origin.label, safe=""), self._folder(origin)
-            if not origin.is_local and old != new and old.is_dir() and not new.exists():
-                with suppress(OSError):
-                    old.rename(new)
 
     def _folder(self, origin: Origin) -> Path:
         """The directory of an origin: its label, and a mark that tells it from others of that label."""
@@ -136,9 +125,8 @@ class SkillCache:
             return False
         path = self.path_of(file.origin, file.uri)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent)
             self.directory.chmod(0o700)
-            path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, file.data)
         except OSError:
             return False

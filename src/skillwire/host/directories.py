@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import platformdirs
 
-from skillwire.catalog.naming import clean_handle
+from skillwire.catalog import clean_handle
 from skillwire.files import expand_user
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.styles.ranks import Layer
-from skillwire.trust.origin import LOCAL_LABEL, Origin
+from skillwire.host.config.server import ServerConfig, parse_server
+from skillwire.host.styles.base import Layer, Rank, Style
+from skillwire.limits import Limits
+from skillwire.sources import DirectorySource, Source
+from skillwire.sources.command_files import CommandFiles
+from skillwire.sources.directory.files import repository_around
+from skillwire.trust import LOCAL_LABEL, Origin
 
 _APP = "skillwire"
 _USUAL = (
@@ -50,6 +55,8 @@ class StatePlaces:
     trusted: Path
     config: Path
     logins: Path
+    audit: Path
+    """Lines of audit logs on their way to a database."""
 
 
 def state_places() -> StatePlaces:
@@ -60,6 +67,7 @@ def state_places() -> StatePlaces:
         trusted=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "trusted",
         config=Path(platformdirs.user_config_dir(_APP, appauthor=False)) / "skillwire.toml",
         logins=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "logins",
+        audit=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "audit",
     )
 
 
@@ -77,7 +85,7 @@ def default_directories(
 def usual_places(
     project: Path, home: Path, *, more: Iterable[str] = (), config: Iterable[str] = ()
 ) -> list[tuple[str, Path]]:
-    """The same, with those that are not there."""
+    """The same, with those that are not there. A link of the project that leaves it is left out."""
     below = [*_USUAL, *((folder, f"-{folder.partition('/')[0].lstrip('.')}") for folder in more)]
     places = [
         (label + suffix, base / folder)
@@ -85,7 +93,40 @@ def usual_places(
         for folder, suffix in below
     ]
     settings = Path(platformdirs.user_config_dir(appauthor=False))
+    places = [
+        (label, path) for label, path in places if label[:4] == "user" or not _leaves(path, project, home)
+    ]
     return places + [(f"user-{folder.partition('/')[0]}", settings / folder) for folder in config]
+
+
+def leaving_links(project: Path, home: Path, *, more: Iterable[str] = ()) -> list[str]:
+    """A remark for each link of the project that leaves it: the author of a repository may link anything."""
+    folders = [project / folder for folder in (*DEFAULT_FOLDERS, *more)]
+    return [
+        f"{path} is a link to {os.path.realpath(path)}, which is outside the project: it is left out; "
+        "add that directory yourself if you want its skills"
+        for path in dict.fromkeys(folders)
+        if _leaves(path, project, home)
+    ]
+
+
+def _leaves(path: Path, project: Path, home: Path) -> bool:
+    """Whether a path of a project leads out of it: neither into its repository nor to the user's skills."""
+    real = Path(os.path.realpath(path))
+    around = Path(os.path.realpath(repository_around(project, home) or project))
+    if around == Path(os.path.realpath(home)) or (real.is_relative_to(around) and not _is_loop(path)):
+        return False
+    own = (Path(os.path.realpath(home / folder)) for folder in DEFAULT_FOLDERS)
+    return not any(real.is_relative_to(folder) for folder in own)
+
+
+def _is_loop(path: Path) -> bool:
+    """Whether a path is a link that leads to itself."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def label_directories(
@@ -164,6 +205,7 @@ def command_directories(project: Path, home: Path, folders: Iterable[str]) -> li
         LocalDirectory(_usual_origin(f"{label}-commands"), base / folder, Layer.COMMANDS)
         for label, base in (("project", project), ("user", home))
         for folder in folders
+        if base == home or not _leaves(base / folder, project, home)
     ]
 
 
@@ -181,6 +223,11 @@ def project_directory(path: Path) -> LocalDirectory:
     return LocalDirectory(Origin.project(_label(path)), path)
 
 
+def bundled_directory(path: Path) -> LocalDirectory:
+    """A directory whose skills are part of the agent."""
+    return LocalDirectory(Origin.local(_label(path)), path, Layer.BUNDLED)
+
+
 def _named_by_path(path: str | Path) -> LocalDirectory:
     return LocalDirectory(Origin.local(_label(Path(path))), expand_user(path))
 
@@ -193,3 +240,113 @@ def _label(path: Path) -> str:
     # A label has its letters in their plain form, whatever a directory is called.
     plain = unicodedata.normalize("NFKC", telling[-1]) if telling else ""
     return clean_handle(plain, marks="-_.")[:48].strip("-_.") or LOCAL_LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class HostOrigins:
+    """The origins of a host. Nothing in it is open."""
+
+    servers: Mapping[Origin, ServerConfig]
+    sources: Mapping[Origin, Source]
+    ranks: Mapping[Origin, Rank]
+    identities: Mapping[Origin, str]
+    """What identifies an origin, whatever it is called: approvals and cached files are kept under it."""
+    directories: Mapping[Origin, Path]
+    """Where the local directories are, including those that do not exist."""
+    later: frozenset[Origin] = frozenset()
+    """Default directories that do not exist yet. They become part of the host when they are created."""
+    required: Mapping[Origin, tuple[str, ...]] = field(default_factory=dict[Origin, tuple[str, ...]])
+    """The publishers who must have signed the skills of a directory."""
+    remarks: tuple[str, ...] = ()
+    """What was left out, one line each."""
+
+    def required_publishers(self, origin: Origin) -> tuple[str, ...]:
+        """The publishers who must all have signed every skill of this origin."""
+        config = self.servers.get(origin)
+        return config.require if config is not None else self.required.get(origin, ())
+
+
+def collect_origins(
+    servers: Mapping[str, object],
+    directories: Iterable[str | Path | LocalDirectory],
+    sources: Mapping[str, Source],
+    *,
+    with_default_directories: bool,
+    only: Collection[str] | None,
+    timeout: float | None,
+    style: Style,
+    limits: Limits,
+    required_sources: Sequence[tuple[str, str]] = (),
+) -> HostOrigins:
+    """Every origin under a unique label; with `only`, those with these labels."""
+    configs = {
+        Origin.mcp(label): config
+        for label, given in servers.items()
+        if (config := _server_config(given, timeout, style)).skills and (only is None or label in only)
+    }
+    local, later = _local_directories(
+        directories, with_default_directories, style, taken=[*(o.label for o in configs), *sources]
+    )
+    own = {Origin.local(label): source for label, source in sources.items()}
+    ranks = {directory.origin: Rank(directory.layer, number) for number, directory in enumerate(local)}
+    ranks |= {origin: Rank(Layer.ADDED, len(ranks) + number) for number, origin in enumerate(own)}
+    ranks |= {origin: Rank(Layer.MCP, number) for number, origin in enumerate(configs)}
+    opened = {directory.origin: _directory_source(directory, limits) for directory in local} | own
+    return HostOrigins(
+        servers=configs,
+        sources={origin: source for origin, source in opened.items() if only is None or origin.label in only},
+        ranks=ranks,
+        identities=origin_identities(configs, local),
+        directories={directory.origin: directory.path for directory in local},
+        later=later,
+        required={one.origin: publishers_for(one.path, required_sources) for one in local},
+        remarks=tuple(
+            leaving_links(Path.cwd(), Path.home(), more=(*style.skill_folders, *style.command_folders))
+            if with_default_directories
+            else ()
+        ),
+    )
+
+
+def _server_config(given: object, timeout: float | None, style: Style) -> ServerConfig:
+    """A server with the time limits of the caller and of the style."""
+    config = parse_server(given)
+    if timeout is not None:
+        config = replace(config, connect_seconds=timeout, call_seconds=timeout)
+    return replace(config, call_seconds=style.seconds(config.call_seconds))
+
+
+def _local_directories(
+    directories: Iterable[str | Path | LocalDirectory],
+    with_defaults: bool,
+    style: Style,
+    *,
+    taken: Collection[str],
+) -> tuple[list[LocalDirectory], frozenset[Origin]]:
+    """Every directory in the order of precedence, and which of them are usual places that are not there."""
+    if not with_defaults:
+        return label_directories([], directories, taken=taken), frozenset()
+    here, home = Path.cwd(), Path.home()
+    folders = command_directories(here, home, style.command_folders)
+    usual = usual_places(here, home, more=style.skill_folders, config=style.config_folders)
+    there = label_directories(
+        [one for one in usual if one[1].is_dir()],
+        [*directories, *(folder for folder in folders if folder.path.is_dir())],
+        taken=taken,
+    )
+    # A directory that does not exist takes no label from one that does.
+    known = {directory.path.resolve() for directory in there}
+    later = label_directories(
+        [one for one in usual if one[1].resolve() not in known],
+        [folder for folder in folders if folder.path.resolve() not in known],
+        taken=[*taken, *(directory.origin.label for directory in there)],
+    )
+    order = {path: number for number, (_, path) in enumerate(usual)}
+    both = sorted([*there, *later], key=lambda directory: order.get(directory.path, len(order)))
+    return both, frozenset(directory.origin for directory in later)
+
+
+def _directory_source(directory: LocalDirectory, limits: Limits) -> Source:
+    if directory.layer is Layer.COMMANDS:
+        return CommandFiles(directory.path, limits=limits)
+    return DirectorySource([directory.path], limits=limits, local=True)

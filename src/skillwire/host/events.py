@@ -16,13 +16,13 @@ from typing import Final
 
 import anyio
 
-from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog import RegisteredSkill
 from skillwire.text import safe_line
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 MOST_EVENTS: Final = 1000
 """The log keeps this many events."""
-_LONGEST: Final = 1000
+LONGEST_MESSAGE: Final = 1000
 _MOST_PROBLEM_EVENTS: Final = 20
 
 _logger = logging.getLogger("skillwire.host")
@@ -50,6 +50,8 @@ class EventKind(StrEnum):
     """A skill changed while it was in use: what the model has read of it is the old text."""
     SIGNATURE = "signature"
     """The signature of a skill was checked: by whom it is signed, over which files."""
+    RUN = "run"
+    """A script of a skill ran in the sandbox: with which grants, how it ended, how long it took."""
     REMARK = "remark"
     """Something is unusual, but works: a response outside the specification, or a server that was turned
     off."""
@@ -140,7 +142,7 @@ class EventRecorder(EventLog):
     def record(self, event: Event) -> None:
         """Record an event. A failure stays current until `recover` is called for its origin."""
         # SEC-11: a message may quote a server.
-        message = safe_line(event.message, limit=_LONGEST)
+        message = safe_line(event.message, limit=LONGEST_MESSAGE)
         event = event if message == event.message else replace(event, message=message)
         if event.kind is EventKind.FAILURE:
             key = event.origin or message
@@ -154,7 +156,7 @@ class EventRecorder(EventLog):
 
     def remark_once(self, origin: Origin, message: str) -> None:
         """Report something unusual, the first time that it happens."""
-        message = safe_line(message, limit=_LONGEST)
+        message = safe_line(message, limit=LONGEST_MESSAGE)
         if message not in self._remarked and len(self._remarked) < MOST_EVENTS:
             self._remarked.add(message)
             self.record(Event(kind=EventKind.REMARK, message=message, origin=origin))
@@ -164,9 +166,13 @@ class EventRecorder(EventLog):
         if self._failures.pop(origin, None) is not None and message:
             self.record(Event(kind=EventKind.RECOVERED, message=message, origin=origin))
 
+    def end_failure(self, key: Origin | str) -> None:
+        """A failure is over, by its origin, or by its message if it has none. Nothing is said about it."""
+        self._failures.pop(key, None)
+
     def leave_out(self, origin: Origin, messages: Iterable[str]) -> None:
         """Record everything of an origin that cannot be used now, in place of what was recorded before."""
-        current = tuple(LeftOut(origin, safe_line(message, limit=_LONGEST)) for message in messages)
+        current = tuple(LeftOut(origin, safe_line(message, limit=LONGEST_MESSAGE)) for message in messages)
         known = set(self._left_out.get(origin, ()))
         if current:
             self._left_out[origin] = current

@@ -8,43 +8,118 @@ async with SkillHost(servers={"shop": "https://shop.example/mcp"}, ask=ask_the_u
 from __future__ import annotations
 
 import secrets
-import warnings
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import replace
-from operator import attrgetter
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Any, Literal, Self, TypeVar, TypeVarTuple
 
 import anyio
+from anyio import from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from skillwire.catalog.registry import RegisteredSkill
-from skillwire.catalog.replay import ActiveSkill, Replay
+from skillwire.catalog import ActiveSkill, RegisteredSkill, Replay, SkillKey
+from skillwire.catalog.render import Candidate, fit_replay
+from skillwire.consent import ApprovalCallback, ConsentBackend
 from skillwire.errors import SkillwireError
-from skillwire.host.approvals.asking import ApprovalCallback
-from skillwire.host.approvals.database import ApprovalBackend
-from skillwire.host.config.file import load_config
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.config.trust import UntrustedServer
-from skillwire.host.directories import LocalDirectory
+from skillwire.host.config.file import ConfigWatch
+from skillwire.host.config.server import ServerConfig, UntrustedServer
+from skillwire.host.directories import LocalDirectory, collect_origins
 from skillwire.host.events import EventLog
-from skillwire.host.loaded import LoadedSkill, SlashCommand, active_skills, replay_active, slash_commands
-from skillwire.host.origins import collect_origins
-from skillwire.host.parts import HostParts
-from skillwire.host.reader import ReadCallback, ReadRequest
+from skillwire.host.loader import Loader
+from skillwire.host.model import ReadCallback, ReadRequest, Tool, ToolResult, make_tools
+from skillwire.host.scripts import RUN_TOOL, ScriptRunner, Scripts, script_tool
 from skillwire.host.search import FoundSkill
+from skillwire.host.server_tools import ServerTool, ServerTools, ToolCallback
 from skillwire.host.styles import find_style
-from skillwire.host.styles.base import Style
-from skillwire.host.styles.uris import file_refusal
-from skillwire.host.tools import Tool, make_tools
+from skillwire.host.styles.base import SkillFields, Style, file_refusal
+from skillwire.host.wiring import HostParts
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.sources.base import Source
-from skillwire.trust.directory import DirectoryView
-from skillwire.trust.guards import Execution, granted_tools, may_execute
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.verify import VerifiedFile
+from skillwire.sources import Source
+from skillwire.text import clean_line, safe_line
+from skillwire.trust import (
+    DirectoryView,
+    Execution,
+    Grants,
+    Origin,
+    Publisher,
+    VerifiedFile,
+    may_execute,
+    shown_digest,
+)
+from skillwire.trust.guards import granted_tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlashCommand:
+    """A skill as a command that a user can type. What it does is `host.load(command.handle)`."""
+
+    name: str
+    description: str
+    argument_hint: str
+    """What can be typed after it, in the skill's own words; empty if the skill does not say."""
+    origin: Origin
+    handle: str
+    session: str
+    """The host that it works in: `host.session`."""
+    is_loaded: bool
+    """Whether the skill's text is in the context of this session."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSkill:
+    """A skill that is loaded. `text` is for the model, as a tool's result (SEC-12)."""
+
+    skill: RegisteredSkill
+    text: str
+    grants: Grants
+    fields: SkillFields
+    """What its frontmatter asks for, as far as the style honors it. Requests, never grants (SEC-4)."""
+
+
+def slash_commands(parts: HostParts, session: str) -> tuple[SlashCommand, ...]:
+    """The skills that a user may invoke, as commands of one session."""
+    most = parts.context.limits.description_chars
+    return tuple(
+        SlashCommand(
+            name=f"/{skill.handle}",
+            description=clean_line(skill.entry.description, limit=most).text,
+            argument_hint=parts.style.fields(skill.entry.frontmatter).argument_hint,
+            origin=skill.origin,
+            handle=skill.handle,
+            session=session,
+            is_loaded=parts.loader.held_text(skill.key) is not None,
+        )
+        for skill in parts.resolver.invocable()
+    )
+
+
+def active_skills(loader: Loader) -> tuple[ActiveSkill, ...]:
+    """What is loaded now, most recently loaded first."""
+    found: list[ActiveSkill] = []
+    for handle, held in loader.active():
+        digest = shown_digest(held.entry)
+        line = f"{handle} from {held.origin}, {digest or 'dynamic'}"
+        found.append(ActiveSkill(handle, held.origin, held.entry, held.grants, digest, safe_line(line)))
+    return tuple(found)
+
+
+async def replay_active(parts: HostParts, budget: int) -> Replay:
+    """The text of what is loaded, in `budget` characters; what may not be repeated is only named."""
+    candidates: list[Candidate] = []
+    for handle, held in parts.loader.active():
+        found = await parts.loader.replayable(SkillKey(held.origin, held.entry.uri))
+        if isinstance(found, str):
+            candidates.append(Candidate(handle, "", None, problem=found))
+        else:
+            text = parts.style.skill_text(found, handle, parts.context)
+            candidates.append(Candidate(handle, text, shown_digest(held.entry)))
+    return fit_replay(candidates, budget)
+
+
+Host = TypeVar("Host", bound="SkillHost")
 
 
 class SkillHost:
@@ -65,6 +140,7 @@ class SkillHost:
         style: str | Style = "spec",
         ask: ApprovalCallback | None = None,
         ask_read: ReadCallback | None = None,
+        ask_tool: ToolCallback | None = None,
         safe_tools: Collection[str] = (),
         disabled: Iterable[str] = (),
         untrusted: Iterable[UntrustedServer] = (),
@@ -73,51 +149,67 @@ class SkillHost:
         timeout: float | None = None,
         discover: bool = True,
         watch: bool = True,
-        cache_listings: bool = False,
+        cache_listings: bool | Literal["write"] = False,
+        connect_after: Callable[[], Awaitable[None]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         cache_directory: Path | None = None,
-        approvals_file: Path | ApprovalBackend | None = None,
+        approvals_file: Path | ConsentBackend | None = None,
         publishers: Iterable[Publisher] = (),
         required_sources: Sequence[tuple[str, str]] = (),
+        runner: ScriptRunner | None = None,
     ) -> None:
         """Nothing is opened yet: no file, no connection.
 
-        Where skills come from: `servers` by label, each a URL, a command line, a `ServerConfig` or an MCP
-        server object of this process; `directories` of skills; `sources`, objects of your own that follow
-        the `Source` protocol; and with `default_directories` those where agents keep skills,
+        Where skills come from: `servers` by label, each a URL, a command line, a `ServerConfig`, an MCP
+        server object of this process, or a client or session that you have connected already, of the SDK or
+        FastMCP: it is used, and not closed; `directories` of skills; `sources`, objects of your own that
+        follow the `Source` protocol; and with `default_directories` those where agents keep skills,
         `.agents/skills` and `.claude/skills` of the working directory and of the user. `only` opens just the
         servers and directories with these labels.
 
         `ask` is called before a skill of a server is loaded, `ask_read` before one server's skill reads from
-        another; without them such calls raise `ApprovalRequired`. `safe_tools` are tools of yours that run no
-        code. `disabled` are handles or URIs to leave out. `style` emulates another host: `claude`,
+        another, `ask_tool` before a server's tool is called; without them such calls raise
+        `ApprovalRequired`. `safe_tools` are tools of yours that run no code, and tools of servers, as
+        `SERVER/NAME`, that are called without asking. `disabled` are handles or URIs to leave out. `style`
+        emulates another host: `claude`,
         `codex`, `gemini`, `goose` or `wayland`. `untrusted` are servers of a configuration that are not
         connected: each is a failure. `remarks` are what else a configuration left out: each is an event.
 
         `publishers` are those whose signatures are recognized. A server requires one by its configuration, a
         directory by a pattern of `required_sources`, pairs of a pattern of paths and a publisher.
 
+        With `runner`, scripts of skills can run in a sandbox: `scripts.run`, and a tool for models.
+
         `timeout` replaces the time limits of all servers, in seconds. Without `watch`, changes are noticed
         only by `refresh`. Without `discover`, servers are not listed, and a skill is found by its URI alone.
         With `cache_listings`, a server is listed from disk for as long as it allows, and connected when
-        something else is needed of it: for commands, which open a host each time.
+        something else is needed of it: for commands, which open a host each time. With `"write"`, every
+        server is asked, and what it lists is stored for the next command.
+
+        With `connect_after`, the host begins with what each server listed the last time, expired or not, and
+        connects when this function returns; if a server has not been listed before, it is not called. The
+        skills of a server are then known as soon as it answers, whether others have or not.
         """
         self.style = find_style(style)
         self._limits = limits = self.style.limits(limits)
         self._safe_tools = frozenset(safe_tools)
         self._untrusted = tuple(untrusted)
-        self._remarks = tuple(remarks)
-        origins = collect_origins(
-            servers or {},
-            directories,
-            sources or {},
-            with_default_directories=default_directories,
+        collect = partial(
+            collect_origins,
+            sources=sources or {},
             only=only,
             timeout=timeout,
             style=self.style,
             limits=limits,
+        )
+
+        origins = collect(
+            servers or {},
+            directories,
+            with_default_directories=default_directories,
             required_sources=required_sources,
         )
+        self._remarks = (*remarks, *origins.remarks)
         self._parts = HostParts(
             origins,
             style=self.style,
@@ -128,13 +220,23 @@ class SkillHost:
             discover=discover,
             watch=watch,
             cache_listings=cache_listings,
+            connect_after=connect_after,
             cache_directory=cache_directory,
             approvals_file=approvals_file,
             publishers=publishers,
+            collect=collect,
         )
         self.log: EventLog = self._parts.log
         self.admin = self._parts.admin
         self.feed = self._parts.feed
+        self._server_tools = ServerTools(
+            places=self._parts.inventory.places,
+            loader=self._parts.loader,
+            ask=ask_tool,
+            allowed=self._safe_tools,
+            context=self._parts.context,
+        )
+        self.scripts = Scripts(self._parts, runner, limits)
         self.session = secrets.token_hex(8)
         """Tells this host from others of the same process or user interface."""
         self._stack: AsyncExitStack | None = None
@@ -154,9 +256,11 @@ class SkillHost:
         default_directories: bool = False,
         ask: ApprovalCallback | None = None,
         ask_read: ReadCallback | None = None,
+        ask_tool: ToolCallback | None = None,
         safe_tools: Collection[str] = (),
         style: str | Style = "spec",
         limits: Limits = DEFAULT_LIMITS,
+        runner: ScriptRunner | None = None,
         unsafe_trust_project: bool = False,
     ) -> Self:
         """A host as described by the user's `skillwire.toml` and that of a directory, by default this one.
@@ -167,11 +271,18 @@ class SkillHost:
         A directory may come from somebody else. Servers of its file are not connected until the user trusts
         that file with `skillwire trust`; until then each is a failure. With `unsafe_trust_project`
         every command that it names is started.
-        """
-        from skillwire.host.config.publishers import load_publishers
 
-        config = load_config(directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project)
-        return cls(
+        While the host is open, an edited file takes effect within two seconds. An edited file of a directory
+        is not trusted any more: its servers are closed until the user trusts it again.
+        """
+        from skillwire.host.config.config import load_publishers
+        from skillwire.host.config.file import watch_config
+
+        watched = watch_config(
+            directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project
+        )
+        config = watched.loaded
+        host = cls(
             servers=config.servers,
             directories=config.local_directories,
             default_directories=default_directories and config.default_directories,
@@ -182,10 +293,13 @@ class SkillHost:
             required_sources=config.required_sources,
             ask=ask,
             ask_read=ask_read,
+            ask_tool=ask_tool,
             safe_tools=safe_tools,
             style=style,
             limits=limits,
+            runner=runner,
         )
+        return follow_config(host, replace(watched, default_directories=default_directories))
 
     async def __aenter__(self) -> Self:
         if self._opened:
@@ -351,18 +465,39 @@ class SkillHost:
         """The tools for a model, with JSON schemas and handlers, for any framework.
 
         `search_skills` is among them when the last catalog, or one of the default size if none was requested,
-        has no room for every description; with `search`, always or never.
+        has no room for every description; with `search`, always or never. `run_skill_script` is, if the host
+        has a runner.
         """
         catalog = self._parts.catalog.current()
-        return make_tools(
+        tools = make_tools(
             self._parts.actions, self.style.tools, catalog=catalog, searching=search, limits=self._limits
         )
+        return (
+            tools if self.scripts.runner is None else (*tools, script_tool(self.scripts, self._parts.context))
+        )
+
+    async def server_tools(self, server: str | None = None) -> tuple[ServerTool, ...]:
+        """The tools of the connected servers, or of one, over the connection that their skills come from.
+
+        Names and descriptions are a server's text. A server that fails is left out and is a failure.
+        """
+        return await self._server_tools.list(server)
+
+    async def call_tool(self, server: str, name: str, arguments: Mapping[str, object]) -> ToolResult:
+        """Call a tool of a server; what it answers is in a fence, as untrusted text.
+
+        `ask_tool` is asked first, unless `SERVER/NAME` is among `safe_tools`.
+        """
+        return await self._server_tools.call(server, name, arguments)
 
     def may_execute(self, tool: str, arguments: Mapping[str, object] | None = None) -> Execution:
         """Whether a tool of yours may be called while the loaded skills are in the context (SEC-2).
 
-        A tool that is not among `safe_tools` counts as code execution, whatever its arguments say.
+        A tool that is not among `safe_tools` counts as code execution, whatever its arguments say. A script
+        in the sandbox is not your shell: `run_skill_script` asks for its own grants.
         """
+        if tool == RUN_TOOL and self.scripts.runner is not None:
+            return Execution()
         return may_execute(tool, self._parts.loader.held, safe_tools=self._safe_tools)
 
     def granted_tools(self) -> frozenset[str]:
@@ -374,27 +509,46 @@ class SkillHost:
         """Why a file tool of yours must not take this path; empty when it may. A URI is not a file."""
         return file_refusal(path, self.style.resource_tool)
 
-    if not TYPE_CHECKING:  # A type checker reports a moved name, as it does any other that is not there.
 
-        def __getattr__(self, name: str) -> object:
-            place = MOVED.get(name)
-            if place is None:
-                raise AttributeError(f"SkillHost has no attribute {name!r}", name=name, obj=self)
-            warnings.warn(f"host.{name} has moved: use host.{place}", DeprecationWarning, stacklevel=2)
-            return self._parts.actions.is_loaded if name == "is_loaded" else attrgetter(place)(self)
-
-
-MOVED: Final = {
-    name: f"{place}.{name}"
-    for place, names in {
-        "log": "events events_so_far failures left_out",
-        "admin": "servers server_view list_resources templates complete files preview approve revoke "
-        "set_enabled approvals cache",
-    }.items()
-    for name in names.split()
-} | {"held": "active", "is_loaded": "active", "asks": "admin.can_ask", "standing": "admin.status"}
-"""The names that `SkillHost` had before, each with its place now. They work, with a `DeprecationWarning`."""
+def follow_config(host: Host, config: ConfigWatch | None) -> Host:
+    """The host, which becomes while it is open what an edited configuration says: what it was made of."""
+    host._parts.config = config  # pyright: ignore[reportPrivateUsage] - not for the users of a host
+    return host
 
 
 async def _nobody_asked(request: ReadRequest) -> bool:
     return False
+
+
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+
+@contextmanager
+def open_in_thread(host: SkillHost) -> Generator[SkillHost]:
+    """Open a host on its own event loop, in its own thread, until the block ends.
+
+    Call its synchronous methods, such as `catalog` and `tools`, directly, and its asynchronous ones with
+    `run_sync`. With such a host, the agents of all adapters can run synchronously.
+    """
+    with from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(host):
+        host.in_thread = True
+        yield host
+
+
+def run_sync(host: SkillHost, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
+    """The result of an asynchronous function, run on the event loop of a host that has its own thread."""
+    if not host.in_thread:
+        # A call that blocks the event loop of the host would never return.
+        raise RuntimeError("to use a host synchronously, open it with open_in_thread(SkillHost(...))")
+    return from_thread.run(function, *args, token=host.loop)
+
+
+async def on_loop(
+    host: SkillHost, function: Callable[[*_Args], Coroutine[Any, Any, _T]], *args: *_Args
+) -> _T:
+    """The result of an asynchronous function, run on the event loop of the host, from this or any other."""
+    if host.loop is None or host.loop == current_token():
+        return await function(*args)
+    call = partial(from_thread.run, function, *args, token=host.loop)
+    return await to_thread.run_sync(call)

@@ -10,9 +10,10 @@ changed: one skill is asked for alone, a listing as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import InitVar, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,26 +21,25 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from skillwire.catalog.registry import RegisteredSkill, Registry
+from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.consent import ConsentStore
 from skillwire.errors import LimitExceeded, SkillNotFound, SkillwireError, SourceError
-from skillwire.host.approvals.store import ApprovalStore
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import other_directories
 from skillwire.host.events import Event, EventKind, EventRecorder
-from skillwire.host.listings import ListingCache
-from skillwire.host.places import Place, Places, ServerPlace, server_place
 from skillwire.host.registration import Registration, unusable
+from skillwire.host.sources import ListingCache, Place, Places, ServerPlace, import_sessions, server_place
 from skillwire.host.state import Status, Switches
 from skillwire.host.styles.base import Style
 from skillwire.limits import Limits
-from skillwire.skill.uris import SkillUri, skill_root
-from skillwire.sources.base import Change, Source
+from skillwire.skill import SkillUri
+from skillwire.sources import Change, Source
 from skillwire.sources.listing import INCOMPLETE
 from skillwire.telemetry import DIALECT, ORIGIN, SKILLS, operation
-from skillwire.trust.origin import Origin
+from skillwire.trust import Origin
 
 if TYPE_CHECKING:
-    from skillwire.host.sessions import Connection
+    from skillwire.host.connection import Connection
 
 
 @dataclass(kw_only=True, eq=False)
@@ -57,7 +57,7 @@ class Inventory:
     check_directory: Callable[[Path], None]
     registry: Registry
     log: EventRecorder
-    approvals: ApprovalStore
+    approvals: ConsentStore
     registration: Registration
     on_listed: Callable[[Origin], None]
     """Called whenever an origin was listed or told of a change."""
@@ -66,6 +66,12 @@ class Inventory:
     listings: ListingCache | None = None
     """Servers are listed from this cache while it is current, and connected when they are needed. Without
     it, all are connected at once."""
+    reads_listings: bool = True
+    """Whether `listings` is read from, and not only written to."""
+    connect_after: Callable[[], Awaitable[None]] | None = None
+    """If set, the last listing of each server is registered first, and servers are connected when this
+    returns. It is not called if a server has not been listed before. What a server lists is registered when
+    it arrives."""
     discover: bool = True
     """Whether servers are listed."""
     watch: bool = True
@@ -85,6 +91,7 @@ class Inventory:
             registry=self.registry,
             switches=lambda: self.registration.switches,
             limits=self.limits,
+            excluded=self.registration.excluded,
             opened={origin: place for origin, place in places.items() if origin not in later},
         )
         # The same tables: this class fills them, `places` answers from them.
@@ -94,32 +101,28 @@ class Inventory:
         # they would take their time from them.
         self._opened = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._known = {origin: anyio.Event() for origin in self.places.origins()}
+        self._settled = {origin: anyio.Event() for origin in self.places.origins()}
 
     # Opening and closing
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> None:
         """Open, connect and list concurrently; ends when all have answered or timed out."""
         self._tasks = tasks
-        for origin, config in self.places.configs.items():
-            self._servers[origin] = await server_place(
-                origin,
-                config,
-                style=self.style,
-                limits=self.limits,
-                listings=self.listings,
-                on_change=self._connection_changed,
-                listen_after=self._opened if self.watch else None,
-                discover=self.discover,
-                on_remark=lambda remark, origin=origin: self.log.remark_once(origin, remark),
-            )
+        if self.connect_after is not None:
+            self.registration.finish_opening()
         async with anyio.create_task_group() as finding:
             for place in self._places.values():
                 finding.start_soon(self._open_place, place)
+            if self.connect_after is not None and await self._begin_with_last_listings():
+                await self.connect_after()
+            await self._make_servers()
             for server in self._servers.values():
-                tasks.start_soon(server.connection.run)
+                tasks.start_soon(server.work.run, server.connection.run)
                 finding.start_soon(self._await_listing, server)
         self.registration.finish_opening()
         self._opened.set()
+        self.stop_waiting()
         if self.watch:
             awaited = [*self._later.values()]
             for place in self._places.values():
@@ -128,9 +131,97 @@ class Inventory:
                 else:
                     awaited.append(place)
             for server in self._servers.values():
-                tasks.start_soon(self._follow, server.origin, server.source)
+                self._follow_server(server)
             if awaited:
                 tasks.start_soon(self._await_directories, awaited)
+
+    async def known(self) -> None:
+        """Wait until something is known of every origin: its last listing, its listing, or a failure."""
+        for event in self._known.values():
+            await event.wait()
+
+    async def settled(self, origin: Origin | None = None) -> None:
+        """Wait until an origin, or every one, has answered or failed since the host was opened."""
+        for event in self._settled.values() if origin is None else [self._settled[origin]]:
+            await event.wait()
+
+    def stop_waiting(self) -> None:
+        """Nothing more will be known of the origins than is known now."""
+        for origin in self._settled:
+            self._settle(origin)
+
+    def _settle(self, origin: Origin) -> None:
+        if origin in self._settled:
+            self._known[origin].set()
+            self._settled[origin].set()
+
+    async def _begin_with_last_listings(self) -> bool:
+        """Register what each server listed the last time; false if that is not known of one of them."""
+        if self.listings is not None and self.discover:
+            for origin, config in self.places.configs.items():
+                entries = await self.listings.last(config)
+                if entries is not None:
+                    self.places.listed_before.add(origin)
+                    self.registration.replace(origin, entries)
+                    self._known[origin].set()
+        return self.places.listed_before.issuperset(self.places.configs)
+
+    async def _make_servers(self) -> None:
+        if self.connect_after is not None and self.places.configs:
+            # The MCP SDK, in a thread: clients of a gateway are answered meanwhile.
+            await anyio.to_thread.run_sync(import_sessions)
+        for origin in self.places.configs:
+            self._servers[origin] = await self._server_place(origin)
+
+    async def _server_place(self, origin: Origin) -> ServerPlace:
+        return await server_place(
+            origin,
+            self.places.configs[origin],
+            style=self.style,
+            limits=self.limits,
+            listings=self.listings if self.connect_after is None and self.reads_listings else None,
+            on_change=self._connection_changed,
+            listen_after=self._opened if self.watch else None,
+            discover=self.discover,
+            on_remark=lambda remark: self.log.remark_once(origin, remark),
+        )
+
+    def _follow_server(self, server: ServerPlace) -> None:
+        if self._tasks is not None:
+            self._tasks.start_soon(server.work.run, self._follow, server.origin, server.source)
+            self._tasks.start_soon(server.work.run, self._list_when_due, server)
+
+    async def add(self, origin: Origin, source: Source | None = None) -> None:
+        """Make an origin part of the open host: a server of `places.configs`, or else this source.
+
+        A server is connected and listed soon; a source is opened and listed when this returns.
+        """
+        self.registration.removed.discard(origin)
+        for events in (self._known, self._settled):
+            events.setdefault(origin, anyio.Event()).set()  # Nobody waits for what came later.
+        if source is not None:
+            await self._arrive(Place(origin, source))
+        elif self._tasks is not None:
+            await anyio.to_thread.run_sync(import_sessions)
+            server = self._servers[origin] = await self._server_place(origin)
+            self._tasks.start_soon(server.work.run, server.connection.run)
+            if self.watch:
+                self._follow_server(server)
+
+    async def remove(self, origin: Origin) -> None:
+        """End what runs for an origin, close it and remove its skills. What is loaded of it stays loaded."""
+        server = self._servers.pop(origin, None)
+        place = self._places.pop(origin, None) or self._later.pop(origin, None)
+        for one in (server, place):
+            if one is not None:
+                one.work.end()
+        if place is not None and place.is_open:
+            with suppress(Exception):  # A user's own class may fail here.
+                await place.source.aclose()
+        self.registration.removed.add(origin)
+        self.registration.clear(origin)
+        self.log.leave_out(origin, ())
+        self.log.recover(origin)
 
     async def aclose(self) -> None:
         """Close every source."""
@@ -145,6 +236,7 @@ class Inventory:
             await place.source.open()
             place.is_open = True
             await self._list(place.origin, place.source)
+        self._settle(place.origin)
 
     def _is_there(self, place: Place) -> bool:
         """Whether there is something to open. A source of the user's own knows that itself."""
@@ -168,6 +260,8 @@ class Inventory:
 
     async def _arrive(self, place: Place) -> None:
         """Open a directory that did not exist when the host was opened, unless it is open."""
+        if place.work.is_over:
+            return
         self._places[place.origin] = place
         self._later.pop(place.origin, None)
         if not place.is_open:
@@ -186,10 +280,16 @@ class Inventory:
 
         if self.watch and self._tasks is not None and not place.is_followed:
             place.is_followed = True
-            self._tasks.start_soon(follow)
+            self._tasks.start_soon(place.work.run, follow)
 
     async def _await_listing(self, server: ServerPlace) -> None:
         """Wait for one server: for no longer than its deadline, and for a listing while its pages come."""
+        try:
+            await self._await_answer(server)
+        finally:
+            self._settle(server.origin)
+
+    async def _await_answer(self, server: ServerPlace) -> None:
         connection, source = server.connection, server.source
         if not self.discover:
             return
@@ -252,7 +352,9 @@ class Inventory:
 
     async def _connection_changed(self, connection: Connection) -> None:
         """Runs in the connection's own task, whenever it is made or lost."""
-        server = self._servers[connection.origin]
+        server = self._servers.get(connection.origin)
+        if server is None or server.connection is not connection:
+            return  # It was removed.
         if connection.status is not Status.READY:
             if not self.registration.is_opening:
                 self._offline(server.origin, f"cannot be reached: {connection.reason}")
@@ -275,10 +377,9 @@ class Inventory:
         except SkillwireError as error:
             self.registration.fail(server.origin, f"{server.origin} gave no listing: {error}")
             return
+        server.listed_at = datetime.now(UTC)
         if self.watch:
             server.follow()
-        if self.listings is not None and server.source.listing is not None:
-            await self.listings.put(server.config, server.source.listing)
 
     async def _list(self, origin: Origin, source: Source) -> None:
         """Take what a source lists now, and record what it had to leave out."""
@@ -311,6 +412,18 @@ class Inventory:
                 entry for entry in entries if not (source.local_path(entry.uri) or "").startswith(elsewhere)
             ]
         self.registration.replace(origin, entries, left_out)
+        await self._keep_listing(origin)
+
+    async def _keep_listing(self, origin: Origin) -> None:
+        """Store what a server listed, unless that is what is stored."""
+        server = self._servers.get(origin)
+        listing = server.source.listing if server is not None else None
+        if self.listings is None or server is None or server.is_cached or listing is None:
+            return
+        if listing is not server.stored:
+            server.stored = listing
+            self.places.listed_before.discard(origin)
+            await self.listings.put(server.config, listing)
 
     async def _follow(self, origin: Origin, source: Source) -> None:
         """Keep the registry up to date with what a source says has changed, until canceled."""
@@ -345,11 +458,26 @@ class Inventory:
                 await source.refresh()
         await self._list(origin, source)
 
-    def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:
-        """Subscribe to changes of these skills while they are in use."""
+    async def _list_when_due(self, server: ServerPlace) -> None:
+        """List a server whenever its listing expires, until canceled.
+
+        Not only if it sends no notifications: one may accept a subscription and stay silent.
+        """
+        while True:
+            seconds = server.source.due_seconds
+            if seconds > 0:
+                await anyio.sleep(seconds)
+                continue  # It may have been listed meanwhile.
+            if server.connection.status is Status.READY:
+                await self._list_server(server, afresh=True)
+            if server.source.due_seconds <= 0:  # It could not be listed, or is not connected.
+                await anyio.sleep(self.limits.listing_ttl_seconds)
+
+    def follow(self, origin: Origin, directories: Collection[SkillUri]) -> None:
+        """Subscribe to changes in these directories of a server, and in no others."""
         server = self._servers.get(origin)
         if server is not None and self.watch:
-            server.held = tuple(skill_root(uri) for uri in uris)
+            server.directories = tuple(directories)
             server.follow()
 
     def _offline(self, origin: Origin, reason: str) -> None:
@@ -358,10 +486,15 @@ class Inventory:
         if not self.style.keeps_offline:
             self.registration.clear(origin)
             return
+        if origin in self.places.listed_before:
+            self.places.listed_before.discard(origin)
+            self.registration.clear(origin)  # Whether it would still list that is not known.
         if self.registration.has_skills(origin):
             return
         try:
-            self.registration.replace(origin, [stored.entry for stored in self.approvals.all(origin)])
+            self.registration.replace(
+                origin, [one.shown for one in self.approvals.approved(origin) if one.shown is not None]
+            )
         except SkillwireError as error:
             self.registration.fail(origin, str(error))
 

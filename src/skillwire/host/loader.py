@@ -12,38 +12,319 @@ Loading takes these steps, and each file read later takes the same ones from the
    set of files takes the approval back, so step 2 asks again (VER-6).
 7. What was verified is cached and rendered in its fence (SEC-1).
 
-A dynamic skill promises no digests, so step 2 comes after step 5 for it: the user agrees to what was seen.
+A dynamic skill promises no digests, so step 2 comes after step 5 for it: the files that its server lists are
+read too, and the user agrees to what was seen. Any other file is a question of its own, when it is read.
 Skills of earlier drafts are files: their approved bytes are used again until their server tells of a change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 
-from skillwire.catalog.naming import SkillKey
-from skillwire.catalog.registry import RegisteredSkill, Registry
-from skillwire.catalog.render import LOAD_TOOL, READ_TOOL
-from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, VerificationError
-from skillwire.host.approvals.approver import Approver, skill_facts
-from skillwire.host.fetcher import Fetcher
+from skillwire.catalog import LOAD_TOOL, READ_TOOL, RegisteredSkill, Registry, SkillKey
+from skillwire.errors import (
+    ApprovalRequired,
+    FormatError,
+    LimitExceeded,
+    RequestRefused,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
+from skillwire.host.approver import Approver, skill_facts
+from skillwire.host.cache import SkillCache
 from skillwire.limits import Limits
-from skillwire.skill.digests import Digest
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SkillUri
-from skillwire.sources.base import Source
+from skillwire.skill import DYNAMIC, SKILL_FILE, Digest, SetDigest, SkillEntry, SkillUri
+from skillwire.sources import Source
 from skillwire.telemetry import operation
-from skillwire.trust.admission import Ask, require
-from skillwire.trust.approval import Grants, Reason, ResourceSet, difference, resource_set, seen_set
-from skillwire.trust.directory import DirectoryView, filter_directory, listed_children
-from skillwire.trust.guards import HeldSkill
-from skillwire.trust.origin import Origin
-from skillwire.trust.paths import skill_directory, skill_file
-from skillwire.trust.verify import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
+from skillwire.trust import (
+    Approval,
+    Ask,
+    CheckedEntry,
+    DirectoryView,
+    Grants,
+    HeldSkill,
+    Origin,
+    Reason,
+    ResourceSet,
+    VerifiedFile,
+    VerifiedSkill,
+    check_entry,
+    difference,
+    require,
+    resource_set,
+    seen_digest,
+    seen_set,
+    shown_digest,
+    skill_file,
+    verify_file,
+    verify_skill_md,
+)
+from skillwire.trust.verify import filter_directory, listed_children, skill_directory
+
+_REQUESTS: Final = 64
+"""How many requests are sent at once to all servers together. Each may need a connection, two while a client
+changes over to another transport, and macOS lets a process open 256 files."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFiles:
+    """The files of a skill as shown to a user, and the digest that approves exactly these."""
+
+    skill: RegisteredSkill
+    files: tuple[VerifiedFile, ...]
+    digest: SetDigest
+
+
+OnPreview: TypeAlias = Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None]
+"""Called with all files of a skill, or with the first error."""
+
+
+@dataclass(slots=True, eq=False)
+class _Preview:
+    """A skill whose files are being read, `left` of them still to come."""
+
+    skill: RegisteredSkill
+    entry: CheckedEntry
+    source: Source
+    digests: Mapping[SkillUri, Digest]
+    left: int
+    files: dict[SkillUri, VerifiedFile] = field(default_factory=dict[SkillUri, VerifiedFile])
+    error: SkillwireError | None = None
+
+    def take(self) -> Mapping[SkillUri, VerifiedFile] | SkillwireError:
+        """The files or the error. The files are not held any longer: there may be many skills."""
+        files, self.files = self.files, {}
+        return self.error or files
+
+
+@dataclass(kw_only=True, eq=False)
+class Fetcher:
+    """Reads files of skills. It does not load or hold any skill; `Loader` does."""
+
+    source_of: Callable[[Origin], Source]
+    approver: Approver
+    cache: SkillCache
+    accept: Callable[[VerifiedSkill], None]
+    """Raises for a verified skill that the style does not accept."""
+    listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]]
+    """The supporting files that a server lists for a skill whose entry lists none."""
+    limits: Limits
+    # Files of earlier drafts that were read since their server last reported a change.
+    _current: set[tuple[Origin, SkillUri]] = field(default_factory=set[tuple[Origin, SkillUri]], init=False)
+
+    async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
+        """A file for the user to look at: verified, but not loaded, held, cached or approved (SEC-7)."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        uri = skill_file(entry, path)
+        data, _ = await self.fetch_bytes(entry, skill.origin, uri, refresh=True)
+        return self._previewed(entry, uri, data, skill.origin)
+
+    async def at_hand(self, skill: RegisteredSkill) -> bytes | None:
+        """The `SKILL.md` of a skill, without a request to a server: from its file or the cache (SEC-8)."""
+        if skill.origin.is_local:
+            return (await self.source_of(skill.origin).read(skill.uri)).data
+        files = () if skill.entry.resources is DYNAMIC else skill.entry.resources
+        digest = next((file.digest for file in files if file.uri == skill.uri), None)
+        return None if digest is None else await self.cache.fetch(skill.origin, skill.uri, digest)
+
+    async def preview_skills(
+        self,
+        skills: Iterable[RegisteredSkill],
+        *,
+        together: int,
+        on_file: Callable[[RegisteredSkill], None],
+        on_skill: OnPreview,
+    ) -> None:
+        """Read every listed file of these skills as `preview` does, `together` at once from each origin.
+
+        From many origins it is fewer, because each request may need a connection. An error affects only its
+        own skill.
+        """
+        waiting: dict[Origin, list[_Preview]] = {}
+        for skill in skills:
+            try:
+                waiting.setdefault(skill.origin, []).append(self._start_preview(skill))
+            except SkillwireError as error:
+                on_skill(skill, error)
+
+        async def read(origin: Origin, previews: list[_Preview]) -> None:
+            uris = {uri for one in previews for uri in one.digests}
+            cached = frozenset[SkillUri]() if origin.is_local else await self.cache.stored(origin, uris)
+            files = ((one, uri, digest) for one in previews for uri, digest in one.digests.items())
+
+            async def work() -> None:
+                for one, uri, digest in files:
+                    if one.error is None:
+                        try:
+                            data = await self.cache.fetch(origin, uri, digest) if uri in cached else None
+                            if data is None:
+                                data = (await one.source.read(uri)).data
+                            one.files[uri] = self._previewed(one.entry, uri, data, origin)
+                        except SkillwireError as error:
+                            one.error = error
+                    one.left -= 1
+                    on_file(one.skill)
+                    if not one.left:
+                        on_skill(one.skill, one.take())
+
+            share = max(min(together, _REQUESTS // len(waiting)), 1)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(min(share, len(uris))):
+                    tasks.start_soon(work)
+
+        async with anyio.create_task_group() as tasks:
+            for origin, previews in waiting.items():
+                tasks.start_soon(read, origin, previews)
+
+    def _start_preview(self, skill: RegisteredSkill) -> _Preview:
+        entry = check_entry(skill.entry, limits=self.limits)
+        if entry.resources is DYNAMIC:
+            raise ApprovalRequired(
+                f"{skill.handle} is generated on request: it has no fixed files that could be pinned",
+                reason=Reason.UNBINDABLE,
+                origin=skill.origin.label,
+                uri=entry.uri,
+            )
+        digests = {resource.uri: resource.digest for resource in entry.resources}
+        # Refused if the origin is disabled, cached or not.
+        return _Preview(skill, entry, self.source_of(skill.origin), digests, left=len(digests))
+
+    async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
+        """Every current file of a skill, for the user to look at; of a dynamic one, those that are listed."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        if entry.resources is DYNAMIC:
+            uris = [entry.uri, *self.listed_files(skill.origin, entry.uri)]
+            if len(uris) > self.limits.files_per_skill:
+                most = self.limits.files_per_skill
+                raise LimitExceeded(f"{skill.handle} has {len(uris):,} files; {most} can be reviewed")
+        else:
+            uris = [resource.uri for resource in entry.resources]
+        files: list[VerifiedFile] = []
+        retrieved = 0
+        for uri in uris:
+            data, _ = await self.fetch_bytes(entry, skill.origin, uri, refresh=True)
+            if uri == entry.uri:
+                verified = verify_skill_md(entry, data, skill.origin, retrieved=retrieved, limits=self.limits)
+                self.accept(verified)
+                files.append(verified.file)
+            else:
+                files.append(
+                    verify_file(entry, uri, data, skill.origin, retrieved=retrieved, limits=self.limits)
+                )
+            retrieved += len(data)
+        digest = shown_digest(entry) or seen_digest(entry, seen_set(files))
+        return SkillFiles(skill, tuple(files), digest)
+
+    async def listed(
+        self, skill: RegisteredSkill, entry: CheckedEntry, *, retrieved: int
+    ) -> tuple[VerifiedFile, ...]:
+        """The supporting files that are listed for a dynamic skill, as far as they can be read.
+
+        None if they are too many. Reading ends where the skill gets too large, or takes too long.
+        """
+        uris = self.listed_files(skill.origin, entry.uri)
+        files: list[VerifiedFile] = []
+        if len(uris) >= self.limits.files_per_skill:  # SKILL.md counts too.
+            return ()
+        with anyio.move_on_after(self.limits.review_seconds):
+            for uri in uris:
+                try:
+                    data, _ = await self.fetch_bytes(entry, skill.origin, uri)
+                    files.append(
+                        verify_file(entry, uri, data, skill.origin, retrieved=retrieved, limits=self.limits)
+                    )
+                except LimitExceeded:
+                    break
+                except SkillwireError:
+                    continue  # Whoever reads it is told why.
+                retrieved += len(data)
+        return tuple(files)
+
+    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
+        """A file of a skill for another program: verified and cached, but neither approved nor held."""
+        entry = check_entry(skill.entry, limits=self.limits)
+        file, is_cached = await self._verified(entry, skill.origin, skill_file(entry, uri))
+        if file.bound and not is_cached and not skill.origin.is_local:
+            await self.cache.store(file)
+        return file
+
+    async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
+        """Fetch, verify and cache every file that the user approves, to compare later versions with them."""
+        files: list[VerifiedFile] = []
+        for resource in () if entry.resources is DYNAMIC else entry.resources:
+            file, is_cached = await self._verified(entry, skill.origin, resource.uri)
+            if not is_cached:
+                files.append(file)
+        for file in files:
+            await self.cache.store(file)
+
+    async def store(self, file: VerifiedFile) -> None:
+        """Cache a listed file, or a file of a dynamic skill that is approved with exactly these bytes."""
+        approved = self.approver.approved_digest(file.origin, file.skill, file.uri) == file.digest
+        await self.cache.store(file, approved=approved)
+        if approved:
+            self._current.add((file.origin, file.uri))
+
+    def forget_current(self, origin: Origin) -> None:
+        """From now on, read every file of a server again, because something may have changed there."""
+        self._current = {known for known in self._current if known[0] != origin}
+
+    async def _verified(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri
+    ) -> tuple[VerifiedFile, bool]:
+        """A file that passed all checks, and whether it came from the cache."""
+        data, is_cached = await self.fetch_bytes(entry, origin, uri)
+        if uri != entry.uri:
+            return verify_file(entry, uri, data, origin, limits=self.limits), is_cached
+        verified = verify_skill_md(entry, data, origin, limits=self.limits)
+        self.accept(verified)
+        return verified.file, is_cached
+
+    def _previewed(self, entry: CheckedEntry, uri: SkillUri, data: bytes, origin: Origin) -> VerifiedFile:
+        if uri == entry.uri:
+            return verify_skill_md(entry, data, origin, limits=self.limits).file
+        return verify_file(entry, uri, data, origin, limits=self.limits)
+
+    async def fetch_bytes(
+        self, entry: CheckedEntry, origin: Origin, uri: SkillUri, *, refresh: bool = False
+    ) -> tuple[bytes, bool]:
+        """The bytes of a file, and whether they came from the cache.
+
+        For a dynamic skill, the cache has the approved bytes. They are used while the server is unavailable,
+        and for a file of an earlier draft that was read since the last change, but never with `refresh`.
+        """
+        source = self.source_of(origin)  # Refused if the origin is disabled, cached or not.
+        digest: Digest | None = None
+        if not origin.is_local and entry.resources is not DYNAMIC:
+            digest = next(resource.digest for resource in entry.resources if resource.uri == uri)
+            if (cached := await self.cache.fetch(origin, uri, digest)) is not None:
+                return cached, True
+        elif not origin.is_local:
+            digest = self.approver.approved_digest(origin, entry.uri, uri)
+            is_current = entry.draft is not None and (origin, uri) in self._current
+            if digest is not None and is_current and not refresh:
+                cached = await self.cache.fetch(origin, uri, digest)
+                if cached is not None:
+                    return cached, True
+        try:
+            return (await source.read(uri)).data, False
+        except RequestRefused:
+            raise
+        except SourceError:
+            cached = (
+                await self.cache.fetch(origin, uri, digest) if digest is not None and not refresh else None
+            )
+            if cached is None:
+                raise
+            return cached, True
+
 
 _STALE: Final = (VerificationError, FormatError)
 # A listed file that is not there is a sign of a stale entry too.
@@ -60,6 +341,8 @@ class _Held:
     seen: ResourceSet
     retrieved: int
     is_kept: bool
+    once: Approval | None
+    """The approval of what was shown for this load alone: files that are read later may be among that."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -106,7 +389,7 @@ class Loader:
         if held.is_kept:
             try:
                 seen = held.seen if held.skill.entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
-                await self.approver.confirm(skill, held.skill.entry, seen=seen)
+                await self.approver.confirm(await self.approver.open(skill, held.skill.entry), seen=seen)
             except SkillwireError:
                 return "is no longer approved"
         return held.verified
@@ -179,28 +462,35 @@ class Loader:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
         entry = check_entry(skill.entry, limits=self.limits)
         # Step 2, first part: at most the signature file is fetched for it.
-        await self.approver.check_publishers(skill, self.fetcher.preview)
+        case = await self.approver.open(skill, entry)
+        await self.approver.check_publishers(case, self.fetcher.preview)
         # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
-            await self.approver.obtain(skill, entry, self.fetcher.preview)
+            await self.approver.obtain(case, self.fetcher.preview)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
         data, is_cached = await self.fetcher.fetch_bytes(entry, skill.origin, entry.uri)
         verified = verify_skill_md(entry, data, skill.origin, limits=self.limits)
         self.fetcher.accept(verified)
         seen = seen_set([verified.file])
+        listed: list[VerifiedFile] = []
         if entry.resources is DYNAMIC:
-            in_hand = {entry.uri: verified.file}
-            await self.approver.obtain(skill, entry, self.fetcher.preview, seen=seen, in_hand=in_hand)
+
+            async def others() -> list[VerifiedFile]:
+                listed.extend(await self.fetcher.listed(skill, entry, retrieved=len(data)))
+                return listed
+
+            await self.approver.obtain(case, self.fetcher.preview, files=[verified.file], others=others)
         # Step 3. VER-3: held until it is released, unless the approval was revoked meanwhile.
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
-        grants, is_kept = await self.approver.confirm(skill, entry, seen=shown)
+        once = case.once
+        grants, is_kept = await self.approver.confirm(case, seen=shown)
         held = HeldSkill(skill.origin, entry, grants)
         self._held.pop(skill.key, None)  # What was loaded last comes last.
-        self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data), is_kept)
+        self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data), is_kept, once)
         self.on_held(skill.origin)
         # Step 7. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
-        if is_kept and not is_cached:
-            await self.fetcher.store(verified.file)
+        for file in [*([] if is_cached else [verified.file]), *listed] if is_kept else ():
+            await self.fetcher.store(file)
         return verified
 
     async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
@@ -209,11 +499,12 @@ class Loader:
         file = verify_file(entry, uri, data, origin, retrieved=held.retrieved, limits=self.limits)
         if entry.is_dynamic:
             held.retrieved += len(data)
-            seen = held.seen | seen_set([file])
-            await self.approver.obtain(
-                self._registered(key), entry, self.fetcher.preview, seen=seen, in_hand={uri: file}
-            )
-            held.seen = held.seen | seen
+            # SEC-6: a question is about this file alone. What was agreed to for this load counts.
+            case = await self.approver.open(self._registered(key), entry)
+            case.once = held.once
+            await self.approver.obtain(case, self.fetcher.preview, files=[file])
+            held.once = case.once
+            held.seen = held.seen | seen_set([file])
         if self._held.get(key) is not held:
             raise SkillNotFound(f"{key.uri} was released while it was read: load it first", uri=key.uri)
         if held.is_kept and not is_cached:
@@ -228,7 +519,7 @@ class Loader:
             raise error from None
         self.take_fresh(skill.origin, entry)
         fresh = replace(skill, entry=entry)
-        self.approver.forget_changed(fresh)
+        self.approver.end_outdated(fresh)
         return fresh
 
     def _changed(self, held: HeldSkill, entry: SkillEntry) -> ApprovalRequired:

@@ -10,21 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from skillwire.catalog.naming import Naming, fold_handle
-from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
+from skillwire.catalog import Changes, Naming, RegisteredSkill, Registry, SkillKey, fold_handle
 from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import MOST_EVENTS, Event, EventKind, EventRecorder, skill_event
 from skillwire.host.state import OPEN, Switches
-from skillwire.host.styles.base import Style
-from skillwire.host.styles.ranks import collision_lines
+from skillwire.host.styles.base import Style, collision_lines
 from skillwire.issues import Issue
 from skillwire.limits import Limits
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import shown_uri
-from skillwire.trust.admission import Act, Allowed, Candidate, admit, require
-from skillwire.trust.approval import Policy
-from skillwire.trust.origin import Origin
+from skillwire.skill import SkillEntry, shown_uri
+from skillwire.trust import Act, Allowed, ApprovalMode, Candidate, Origin, admit, require
 
 _MOST_COLLISIONS: Final = 100
 
@@ -46,6 +41,11 @@ class Registration:
     on_collected: Callable[[Origin, Sequence[SkillEntry]], None] | None = field(default=None, init=False)
     """Called with what an origin listed while others are still waited for."""
     switches: Switches = field(default=OPEN, init=False)
+    removed: set[Origin] = field(default_factory=set[Origin], init=False)
+    """Origins that are not part of the host any more: an answer of theirs that comes late is ignored."""
+    excluded: dict[Origin, int] = field(default_factory=dict[Origin, int], init=False)
+    """How many listed skills of each origin the include and exclude rules hide."""
+    _disabled_keys: set[SkillKey] = field(default_factory=set[SkillKey], init=False)
     # What was listed while opening; `None` once the host is open.
     _collected: dict[Origin, Sequence[SkillEntry]] | None = field(
         default_factory=dict[Origin, Sequence[SkillEntry]], init=False
@@ -71,17 +71,46 @@ class Registration:
         return Candidate(
             origin=origin,
             entry=entry,
-            unavailable=self.switches.closed_for(origin),
+            unavailable=self.closed_for(origin),
             selected=config is None or config.selection.admits(entry),
             style_refusal="" if origin.is_local else self.style.refusal(entry, self.limits),
             disabled=disabled,
-            policy=self.policy(origin),
+            approval_mode=self.approval_mode(origin),
         )
 
-    def policy(self, origin: Origin) -> Policy:
+    def approval_mode(self, origin: Origin) -> ApprovalMode:
         """What the configuration says about all skills of an origin."""
         config = self.configs.get(origin)
-        return config.approval if config else Policy.PROMPT
+        return config.approval if config else ApprovalMode.PROMPT
+
+    def closed_for(self, origin: Origin) -> str:
+        """Why nothing of an origin is taken; empty when it is."""
+        if origin in self.removed:
+            return "it is not configured any more"
+        return self.switches.closed_for(origin)
+
+    def set_disabled(self, names: Iterable[str]) -> list[RegisteredSkill]:
+        """Disable these skills and enable those that were disabled by name before. Returns the former.
+
+        What a program disabled or enabled by itself stays as it is.
+        """
+        self.disabled = folded_names(names)
+        skills = {skill.key: skill for skill in self.registry.skills(disabled=True)}
+        before, self._disabled_keys = self._disabled_keys, set[SkillKey]()
+        found = [skill for skill in skills.values() if self._is_disabled(skill)]
+        self._disabled_keys = {skill.key for skill in found}
+        for key in before - self._disabled_keys:
+            self.registry.set_enabled(key, True)
+        new = [skill for skill in found if skill.key not in before]
+        for skill in new:
+            self.registry.set_enabled(skill.key, False)
+        return new
+
+    def _is_disabled(self, skill: RegisteredSkill) -> bool:
+        """Whether a skill is disabled by any name that it goes by: a collision must not enable it again."""
+        qualified = f"{skill.origin.label}/{skill.entry.name}"  # As `skillwire config disable` writes it.
+        handles = (skill.handle, qualified, *self.naming.handles(skill.key, skill.entry))
+        return bool(self.disabled & {skill.uri, *map(fold_handle, handles)})
 
     def add(self, origin: Origin, entry: SkillEntry) -> None:
         """Register one entry that a source just gave, or raise when it is not admitted."""
@@ -97,12 +126,13 @@ class Registration:
     def replace(self, origin: Origin, entries: Iterable[SkillEntry], left_out: Iterable[str] = ()) -> None:
         """Register these as all that an origin lists, and record what cannot be used of it."""
         candidates = [self.candidate(origin, entry) for entry in entries]
+        self.excluded[origin] = sum(not one.selected for one in candidates)
         refused = [one for one in candidates if one.selected and one.style_refusal]
         self.log.leave_out(
             origin, [*left_out, *(unusable(origin, self._style_issue(one)) for one in refused)]
         )
         admitted = tuple(one.entry for one in candidates if isinstance(admit(one, Act.LIST), Allowed))
-        if self.switches.closed_for(origin):
+        if self.closed_for(origin):
             return  # It stays empty, whatever comes late.
         if self._collected is not None:
             self._collected[origin] = admitted
@@ -114,6 +144,7 @@ class Registration:
 
     def clear(self, origin: Origin) -> None:
         """Remove all skills of an origin."""
+        self.excluded.pop(origin, None)
         if self._collected is not None:
             self._collected[origin] = ()
         else:
@@ -130,10 +161,8 @@ class Registration:
 
     def _report(self, changes: Changes) -> None:
         for skill in changes.added if self.disabled else ():
-            # Every name that it goes by: a collision must not enable it again.
-            qualified = f"{skill.origin.label}/{skill.entry.name}"  # As `skillwire disable` writes it.
-            handles = (skill.handle, qualified, *self.naming.handles(skill.key, skill.entry))
-            if self.disabled & {skill.uri, *map(fold_handle, handles)}:
+            if self._is_disabled(skill):
+                self._disabled_keys.add(skill.key)
                 self.registry.set_enabled(skill.key, False)
         for skill in changes.changed:
             self.on_changed(skill)

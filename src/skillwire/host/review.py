@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
 
-from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog import RegisteredSkill
+from skillwire.consent import ApprovalStatus, State
 from skillwire.errors import FormatError, SkillwireError
-from skillwire.host.approvals.status import ApprovalStatus, State
-from skillwire.issues import shown
-from skillwire.skill.digests import SetDigest
-from skillwire.skill.uris import SkillUri, path_below, skill_root
-from skillwire.text import decode_text
-from skillwire.trust.approval import ChangeKind, Policy, shown_digest
-from skillwire.trust.guards import requested_tools
-from skillwire.trust.verify import VerifiedFile
-from skillwire.words import counted
-
-WAITING: Final = (State.NEW, State.CHANGED, State.SIGNER)
-"""The states of a skill that waits for a decision."""
+from skillwire.skill import SetDigest, SkillUri, path_below, skill_root
+from skillwire.text import decode_text, safe_line, shown
+from skillwire.trust import ApprovalMode, ChangeKind, VerifiedFile, requested_tools, shown_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +35,25 @@ class SkillReview:
 
     @property
     def sentence(self) -> str:
-        """Its approval status, in words."""
+        """The words of its approval status, and what follows from it."""
         status = self.status
-        words = {
-            State.LOCAL: "not needed: these are your own files",
-            State.APPROVED: "approved with the text that you saw; any other text is asked about"
+        more = {
+            State.OWN: "no approval is needed",
+            State.APPROVED: "with the text that you saw; any other text is asked about"
             if self.skill.entry.is_dynamic
-            else "approved as it is now",
-            State.ALWAYS: "loaded without asking (policy of its server: always)",
-            State.NEW: "not approved",
-            State.CHANGED: f"changed since you approved it: {counted(len(status.changes), 'file')}",
-            State.DECLINED: "declined by you, as it is now",
-            State.DYNAMIC: "not approved; its server lists no digests, so a yes is for the text that you see",
-            State.NEVER: "blocked (policy of its server: never)",
-            State.SIGNER: "asked about: its signer changed",
-            State.REFUSED: f"refused: {shown(status.problem, 2000)}",
-            State.UNUSABLE: f"cannot be used: {shown(status.problem, 2000)}",
+            else "as it is now",
+            State.ALLOWED: "the approval mode of its server is always",
+            State.NOT_APPROVED: "its server lists no digests, so a yes is for the files that you see"
+            if self.skill.entry.is_dynamic
+            else "",
+            State.CHANGED: "since you approved it",
+            State.DECLINED: "by you, as it is now",
+            State.REFUSED: shown(status.problem, 2000),
         }[status.state]
-        if status.state is State.NEW and status.policy is Policy.PINNED:
-            words += " (policy of its server: pinned, so you are not asked)"
-        if not self.skill.origin.is_local and self.granted:
+        if status.state is State.NOT_APPROVED and status.approval_mode is ApprovalMode.PINNED:
+            more = "the approval mode of its server is pinned, so you are not asked"
+        words = f"{status.words}: {more}" if more else status.words
+        if self.granted:
             words += f"; granted: {', '.join(self.granted)}"
         return f"{words}; it is nested in another skill" if status.nested else words
 
@@ -74,12 +64,13 @@ class SkillReview:
             ("its tools", self.status.grants.allowed_tools),
             ("running code", self.status.grants.execute_code),
         )
-        return tuple(words for words, is_given in given if is_given)
+        scripts = (safe_line(f"{script} {grant}") for script, grant in sorted(self.status.grants.scripts))
+        return (*(words for words, is_given in given if is_given), *scripts)
 
     @property
     def waits(self) -> bool:
         """Whether the user has still to decide about it."""
-        return self.status.state in WAITING and self.skill.enabled
+        return self.status.waits and self.skill.enabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,11 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from skillwire.documents import check_json
 from skillwire.errors import LimitExceeded, SkillwireError
 from skillwire.limits import Limits
 from skillwire.sources.process import ServerProcess
 from skillwire.text import safe_line
-from skillwire.wire.structure import check_structure
 
 Streams: TypeAlias = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
@@ -142,7 +142,7 @@ async def _forward(
 
 
 def _parsed(line: bytes, process: ServerProcess) -> SessionMessage | Exception:
-    check_structure(line)
+    check_json(line)
     try:
         # Parsed once: `validate_json` would parse it for each kind of message that it tries.
         parsed = from_json(line)

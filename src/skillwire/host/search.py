@@ -9,30 +9,31 @@ The index is built by the first search. Each later one adds what changed since.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final, Protocol
-from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SkillKey
-from skillwire.catalog.registry import Changes, RegisteredSkill, Registry
-from skillwire.catalog.search import Document, SearchIndex
-from skillwire.catalog.tokenize import parse_query
-from skillwire.errors import SkillwireError
+from skillwire.catalog import Changes, RegisteredSkill, Registry, SkillKey, parse_query
+from skillwire.catalog.documents import SkillDocuments
+from skillwire.catalog.search import SearchIndex
+from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.cache import SkillCache
+from skillwire.host.events import EventLog
+from skillwire.host.inventory import Inventory
+from skillwire.host.loader import Loader
+from skillwire.host.styles.base import owner_of, typed_fields
+from skillwire.host.templates import ServedTemplate, find_template, is_template
 from skillwire.limits import Limits
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri
-from skillwire.sources.base import Read
-from skillwire.text import SafeLine, clean_line, clean_text
-from skillwire.trust.origin import Origin
+from skillwire.skill import DYNAMIC, SkillUri, is_inside, parse_uri, path_below, skill_root
+from skillwire.sources import Read
+from skillwire.text import SafeLine, clean_line, shown
+from skillwire.trust import Origin, looks_like_uri
 
-_FRONTMATTER: Final = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_BATCH: Final = 200
 
 
 class _Readable(Protocol):
@@ -48,6 +49,8 @@ class FoundSkill:
     """The passage that matches. It can be text of a server that nobody approved: for people, not prompts."""
     partial: bool
     """Whether only some of the words were found."""
+    by_text: bool
+    """Whether its text was searched too. That of a server's skill is not until it was loaded once."""
     copies: tuple[str, ...] = ()
     """The handles of skills with the same `SKILL.md`. They are not results of their own."""
 
@@ -104,7 +107,8 @@ class SkillSearch:
             if skill is not None:
                 copies = [self.registry.get(key) for key in match.copies]
                 handles = tuple(copy.handle for copy in copies if copy is not None)
-                found.append(FoundSkill(skill, index.snippet(match), match.partial, handles))
+                by_text = match.key not in self._documents.described
+                found.append(FoundSkill(skill, index.snippet(match), match.partial, by_text, handles))
         return tuple(found)
 
     def _note(self, changes: Changes) -> None:
@@ -123,8 +127,7 @@ class SkillSearch:
         self._index: SearchIndex[SkillKey] | None = None
         # What changed since the last search; `None` if nothing is indexed yet.
         self._stale: dict[SkillKey, None] | None = None
-        self._text_bytes: dict[SkillKey, int] = {}
-        self._room = self.limits.search_text_bytes
+        self._documents: SkillDocuments[SkillKey] = SkillDocuments(self.limits)
 
     async def _up_to_date(self) -> SearchIndex[SkillKey]:
         async with self._updating:
@@ -149,81 +152,215 @@ class SkillSearch:
         remote: list[RegisteredSkill] = []
         local: list[RegisteredSkill] = []
         for key in stale:
-            self._room += self._text_bytes.pop(key, 0)
+            self._documents.forget(key)
             skill = self.registry.get(key)
             if skill is None:
                 gone.append(key)
             else:
                 (local if skill.origin.is_local else remote).append(skill)
         # Skills of servers first: their text is cached because they were used before.
-        texts = await anyio.to_thread.run_sync(self._cached_texts, remote)
-        texts += [await self._local_text(skill) for skill in local]
-        rows = zip([*remote, *local], texts, strict=True)
-        await anyio.to_thread.run_sync(
-            lambda: index.update([_document(skill, text, self.limits) for skill, text in rows], gone),
-            limiter=self._one_at_a_time,
-        )
+        index.update((), gone)
+        for start in range(0, len(remote), _BATCH):
+            batch = remote[start : start + _BATCH]
+            await anyio.to_thread.run_sync(self._add_cached, index, batch, limiter=self._one_at_a_time)
+        for start in range(0, len(local), _BATCH):
+            rows = [(skill, await self._local(skill)) for skill in local[start : start + _BATCH]]
+            await anyio.to_thread.run_sync(self._add, index, rows, limiter=self._one_at_a_time)
 
-    def _cached_texts(self, skills: Sequence[RegisteredSkill]) -> list[str]:
+    def _add_cached(self, index: SearchIndex[SkillKey], skills: Sequence[RegisteredSkill]) -> None:
         # Most servers have nothing in the cache: then no file is looked for.
         used = {origin: any(self.cache.files(origin)) for origin in {skill.origin for skill in skills}}
-        return [self._cached_text(skill) if used[skill.origin] else "" for skill in skills]
+        self._add(index, [(skill, self._cached(skill) if used[skill.origin] else None) for skill in skills])
 
-    def _cached_text(self, skill: RegisteredSkill) -> str:
-        """The body of a server's skill, if the cache has the version in the entry (SEC-8)."""
-        digest = self._wanted_digest(skill)
-        if digest is None:
-            return ""
-        return self._text(skill, self.cache.get(skill.origin, skill.uri, digest))
+    def _add(
+        self, index: SearchIndex[SkillKey], rows: Iterable[tuple[RegisteredSkill, bytes | None]]
+    ) -> None:
+        index.update(
+            self._documents.make(skill.key, skill.entry, data, label=skill.origin.label)
+            for skill, data in rows
+        )
 
-    async def _local_text(self, skill: RegisteredSkill) -> str:
-        if self._wanted_digest(skill) is None:
-            return ""
-        try:
-            data = (await self.source_of(skill.origin).read(skill.uri)).data
-        except SkillwireError:
-            return ""
-        return self._text(skill, data)
+    def _cached(self, skill: RegisteredSkill) -> bytes | None:
+        """The `SKILL.md` of a server's skill, if the cache has the version in the entry (SEC-8)."""
+        digest = self._documents.wanted(skill.key, skill.entry)
+        return None if digest is None else self.cache.get(skill.origin, skill.uri, digest)
 
-    def _wanted_digest(self, skill: RegisteredSkill) -> Digest | None:
-        """The digest of `SKILL.md`; `None` if it is not listed, or its text is too long to index (SEC-9)."""
-        resource = _skill_md(skill.entry)
-        if resource is None:
+    async def _local(self, skill: RegisteredSkill) -> bytes | None:
+        if self._documents.wanted(skill.key, skill.entry) is None:
             return None
-        digest, size = resource
-        return digest if size <= self._room else None
-
-    def _text(self, skill: RegisteredSkill, data: bytes | None) -> str:
-        # Older dialects do not list sizes, so the bytes are counted too.
-        if data is None or len(data) > self._room:
-            return ""
-        resource = _skill_md(skill.entry)
-        if resource is None or digest_of(data) != resource[0]:
-            return ""  # VER-1: only the listed version is searched.
         try:
-            body = _FRONTMATTER.sub("", data.decode("utf-8"), count=1)
-        except UnicodeDecodeError:
-            return ""
-        self._text_bytes[skill.key] = len(data)
-        self._room -= len(data)
-        return clean_text(body).text
+            return (await self.source_of(skill.origin).read(skill.uri)).data
+        except SkillwireError:
+            return None
 
 
-def _skill_md(entry: SkillEntry) -> tuple[Digest, int] | None:
-    if entry.resources is DYNAMIC:
-        return None
-    return next(((file.digest, file.size) for file in entry.resources if file.uri == entry.uri), None)
+_MOST_FAILURES: Final = 3
+"""A message names this many origins that do not work, and counts the others."""
 
 
-def _document(skill: RegisteredSkill, text: str, limits: Limits) -> Document[SkillKey]:
-    # Every handle consists of these words, so a collision, which changes handles, needs no new document.
-    path = skill.uri.partition("://")[2].removesuffix(f"/{SKILL_FILE}")
-    resource = _skill_md(skill.entry)
-    return Document(
-        key=skill.key,
-        name=clean_line(skill.entry.name, limit=MAX_HANDLE_LENGTH).text,
-        place=clean_line(f"{skill.origin.label} {unquote(path)}").text,
-        description=clean_line(skill.entry.description, limit=limits.description_chars).text,
-        body=text,
-        digest="" if resource is None else resource[0],
-    )
+@dataclass(kw_only=True, eq=False)
+class Resolver:
+    """Looks skills up: first among those that are registered, and then, for a URI, on the one server that
+    may have it without listing it.
+    """
+
+    registry: Registry
+    inventory: Inventory
+    loader: Loader
+    log: EventLog
+
+    async def find(
+        self, name: str, server: str | None = None, values: Mapping[str, str] | None = None
+    ) -> RegisteredSkill:
+        """The skill that a handle or a URI means, also one that its server does not list (LST-3).
+
+        A template means the skill for these values of its arguments.
+        """
+        if is_template(name):
+            return await self._of_template(name, server, values or {})
+        if values:
+            raise SkillNotFound(f"{shown(name, 200)} is a skill, not a template: give no values for it")
+        if "://" not in name:
+            if not self.knows(name):
+                await self.inventory.list_cached_again()
+            try:
+                skill = self.registry.find(name)
+            except SkillNotFound as error:
+                raise self._with_failures(error) from None
+            except AmbiguousName:
+                if server is None:
+                    raise
+                skill = self._on_server(name, server)
+            if server is not None and skill.origin.label != server:
+                skill = self._on_server(name, server)
+            return await self.inventory.current(skill)
+        uri = parse_uri(name)
+        try:
+            return await self.inventory.current(self.registry.find_uri(uri, server))
+        except SkillNotFound:
+            origin = self.inventory.places.server(server) if server is not None else self.likely_server(uri)
+            return await self.inventory.look_up(uri, origin)
+
+    async def _of_template(self, name: str, server: str | None, values: Mapping[str, str]) -> RegisteredSkill:
+        """The skill of a template. Where a value is missing, the error has those that the server suggests."""
+        served = find_template(name, self.inventory.places.templates(), server)
+        missing = [argument for argument in served.arguments if not values.get(argument)]
+        if missing:
+            known = await self.suggestions(served, missing[0])
+            hint = f"; {missing[0]} can be {', '.join(known)}" if known else ""
+            needed = " and ".join(missing)
+            raise SkillNotFound(
+                f"{shown(served.name, 200)} from {served.origin} needs a value for {needed}{hint}"
+            )
+        uri = served.template.expand(values)
+        try:
+            return await self.inventory.look_up(uri, served.origin)
+        except SkillNotFound as error:
+            raise SkillNotFound(
+                f"the template {shown(served.name, 200)} has no skill for these values: {error}", uri=uri
+            ) from None
+
+    async def suggestions(self, served: ServedTemplate, argument: str, prefix: str = "") -> tuple[str, ...]:
+        """Values that a server suggests, fit for one line; none when it does not say."""
+        try:
+            values = await self.inventory.places.complete(served, argument, prefix)
+        except SourceError:
+            return ()
+        return tuple(clean_line(value, limit=100).text for value in values)
+
+    async def key(self, name: str) -> SkillKey:
+        """The skill that a name means, the held one of that name first."""
+        return self.loader.held_as(name) or (await self.find(name)).key
+
+    def handle(self, key: SkillKey, name: str) -> str:
+        """What a skill is called now; `name` if it is no longer listed."""
+        skill = self.registry.get(key)
+        return skill.handle if skill else name
+
+    def knows(self, name: str) -> bool:
+        """Whether a skill is called so."""
+        try:
+            self.registry.find(name)
+        except AmbiguousName:
+            return True
+        except SkillNotFound:
+            return False
+        return True
+
+    def require_label(self, label: str) -> None:
+        """Raise `SkillNotFound` when neither a server nor a directory has this label."""
+        self.inventory.places.require_label(label)
+
+    def registered_on(self, uri: SkillUri, server: str | None) -> str | None:
+        """The label of the origin of a registered skill; `None` when it is not registered."""
+        try:
+            return self.registry.find_uri(uri, server).origin.label
+        except SkillNotFound:
+            return None
+
+    async def owner(self, uri: SkillUri) -> str:
+        """The label of the one server that has a URI, as a skill or as any resource that it lists.
+
+        `AmbiguousName` when there are two.
+        """
+        listing = await self.inventory.places.servers_listing(uri)
+        skills = self.registry.skills(disabled=True)
+        return owner_of(uri, skills, listing, self.inventory.places.servers()).label
+
+    def local_file(self, text: str) -> tuple[RegisteredSkill, str] | None:
+        """The local skill that a URI, or a path on disk, is a file of, and the path below its directory.
+
+        `None` when it is no file of a local skill. Of two skills inside one another, the inner one.
+        """
+        found: list[tuple[int, RegisteredSkill, str]] = []
+        path = None if looks_like_uri(text) else PurePath(text)
+        uri = parse_uri(text) if path is None else None
+        for skill in self.registry.skills():
+            if not skill.origin.is_local:
+                continue
+            root = skill_root(skill.uri)
+            if uri is not None and is_inside(uri, root):
+                found.append((len(root), skill, "/".join(path_below(uri, root))))
+            elif path is not None and (own := self.inventory.places.local_path(skill.origin, skill.uri)):
+                folder = PurePath(own).parent
+                if path.is_relative_to(folder):
+                    found.append((len(root), skill, path.relative_to(folder).as_posix()))
+        return max(found, key=lambda one: one[0])[1:] if found else None
+
+    def files(self, skill: RegisteredSkill) -> tuple[str, ...]:
+        """The paths of a skill's supporting files, as far as its entry or its server lists them."""
+        entry = skill.entry
+        root = skill_root(entry.uri)
+        if entry.resources is DYNAMIC:
+            uris = self.inventory.places.listed_files(skill.origin, entry.uri)
+        else:
+            uris = tuple(resource.uri for resource in entry.resources if resource.uri != entry.uri)
+        return tuple("/".join(path_below(uri, root)) for uri in uris)
+
+    def invocable(self) -> list[RegisteredSkill]:
+        """The skills that a user can name in a message."""
+        return [one for one in self.registry.skills() if typed_fields(one.entry.frontmatter).user_invocable]
+
+    def likely_server(self, uri: SkillUri) -> Origin:
+        """SEC-3: a URI in the text of a held skill concerns that skill's server alone."""
+        held = [skill for skill in self.loader.held if not skill.origin.is_local]
+        naming = [
+            skill.origin
+            for skill in held
+            if (text := self.loader.held_text(SkillKey(skill.origin, skill.entry.uri))) and uri in text.body
+        ]
+        return self.inventory.places.only_server(uri, frozenset(naming or (skill.origin for skill in held)))
+
+    def _on_server(self, name: str, server: str) -> RegisteredSkill:
+        """The skill of this name on one server, where another one has the name too."""
+        self.inventory.places.require_label(server)
+        return self.registry.find(f"{server}/{name}")
+
+    def _with_failures(self, error: SkillNotFound) -> SkillNotFound:
+        """The error, with the servers and directories that could not be asked: it may be on one of those."""
+        failed = [failure for failure in self.log.failures() if failure.origin is not None]
+        if not failed:
+            return error
+        reasons = "; ".join(failure.message for failure in failed[:_MOST_FAILURES])
+        more = f"; and {len(failed) - _MOST_FAILURES} more" if len(failed) > _MOST_FAILURES else ""
+        return SkillNotFound(f"{error}. Not all places could be searched: {reasons}{more}", uri=error.uri)

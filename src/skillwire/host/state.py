@@ -6,11 +6,11 @@ Kept apart from connections, which import the MCP SDK.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
-from skillwire.skill.dialects import Dialect
-from skillwire.trust.approval import Policy
-from skillwire.trust.origin import Origin
+from skillwire.skill import Dialect
+from skillwire.trust import ApprovalMode, Origin
 
 
 class Status(StrEnum):
@@ -57,9 +57,18 @@ class ServerState:
     """Why it is asked in the dialect that it is asked in."""
     dialects: tuple[Dialect, ...]
     """The dialects that its skills came in; none when it has no skills."""
-    policy: Policy
+    approval_mode: ApprovalMode
+    excluded: int = 0
+    """How many of the skills that it lists the include and exclude rules of the configuration hide."""
     cached: bool = False
     """Whether its skills come from a listing that was cached before."""
+    listed_at: datetime | None = None
+    """When it was last listed."""
+    list_seconds: float = 0
+    """While the host is open, it is listed again this long after that."""
+    notifies: bool = False
+    """Whether it accepted a subscription: changes of followed skills are known at once if it keeps its word,
+    and when it is listed again if not."""
 
     @property
     def label(self) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from skillwire.catalog.naming import skill_path
+from skillwire.catalog import skill_path
 from skillwire.errors import AmbiguousName, SkillNotFound
-from skillwire.issues import shown
 from skillwire.limits import Limits
-from skillwire.skill.uris import SkillUri
-from skillwire.text import clean_line, escape_xml
-from skillwire.trust.origin import Origin
-from skillwire.wire.templates import SkillTemplate
+from skillwire.skill import SkillUri
+from skillwire.text import clean_line, escape_xml, shown
+from skillwire.trust import Origin
+from skillwire.wire import SkillTemplate
 
 
 @dataclass(frozen=True, slots=True)

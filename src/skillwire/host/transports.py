@@ -2,7 +2,7 @@
 
 A server is a process that the host starts, an HTTP endpoint, or an object of this process. The transport
 knows what a failed one wrote, and which secrets it was given, so every reason for a failure is worded here.
-Like `sessions.py`, this module imports the MCP SDK.
+Like `connection.py`, this module imports the MCP SDK.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from pydantic import ValidationError
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import state_places
-from skillwire.host.http.client import CappedClient, Trouble
-from skillwire.host.http.direct import DirectRequests
-from skillwire.host.login.store import LoginStore
+from skillwire.host.http_client import CappedClient, DirectRequests, Trouble
+from skillwire.host.logins import LoginStore
 from skillwire.host.sdk import MessageBudget, over_lines, within_budget
-from skillwire.issues import shown
 from skillwire.limits import Limits
 from skillwire.sources.process import ServerProcess, running, safe_directory
-from skillwire.text import redact
+from skillwire.text import redact, shown
 
 if TYPE_CHECKING:
-    from skillwire.host.login.tokens import LoginTokens
+    from skillwire.host.login_flow import LoginTokens
 
 _CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")  # The SDK's own words for it.
 _REASON_CHARS: Final = 800
@@ -123,7 +121,7 @@ class ServerTransport:
         if not await anyio.to_thread.run_sync(store.has, config.identity):
             return None
         # Imported here: the SDK's OAuth client takes long to import, and most servers need no login.
-        from skillwire.host.login.tokens import LoginTokens
+        from skillwire.host.login_flow import LoginTokens
 
         return LoginTokens(store, config.identity, seconds=config.call_seconds)
 

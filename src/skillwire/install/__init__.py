@@ -1,52 +1,72 @@
-"""Installing skills: pinned by a lock file, planned, and written to the folders that agents read."""
+"""Installing skills: pinned by a lock file, planned, and written to the folders that agents read.
 
-from skillwire.install.agents import Agent, Places, Scope, agents, detect_agents
-from skillwire.install.apply import Outcome, apply
-from skillwire.install.disk import lock_folder, look_at_all
-from skillwire.install.lock import Extra, Lock, LockedFile, LockedSkill, Pin
-from skillwire.install.lock_format import format_lock, parse_lock
-from skillwire.install.plan import (
-    Act,
-    FileDifference,
-    Found,
-    Link,
-    Nothing,
-    Other,
-    Placed,
-    Plan,
-    Step,
-    Tree,
-    plan,
+    installer = Installer(Workspace.open(), Upstream(Path.cwd()))
+    report = await installer.add(["./skills"], decide)
+
+`decide` is given a `Proposal` and answers with the grants of each skill that the user wants.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.install.apply import Outcome as Outcome
+    from skillwire.install.apply import Report as Report
+    from skillwire.install.apply import StepWriter as StepWriter
+    from skillwire.install.candidates import Candidate as Candidate
+    from skillwire.install.candidates import Check as Check
+    from skillwire.install.candidates import Failure as Failure
+    from skillwire.install.candidates import Fetched as Fetched
+    from skillwire.install.candidates import Freshness as Freshness
+    from skillwire.install.candidates import OnCandidate as OnCandidate
+    from skillwire.install.candidates import Proposal as Proposal
+    from skillwire.install.disk import VersionStore as VersionStore
+    from skillwire.install.installer import Decide as Decide
+    from skillwire.install.installer import Installer as Installer
+    from skillwire.install.installer import RecordApprovals as RecordApprovals
+    from skillwire.install.lock import Extra as Extra
+    from skillwire.install.lock import Lock as Lock
+    from skillwire.install.lock import LockedFile as LockedFile
+    from skillwire.install.lock import LockedSkill as LockedSkill
+    from skillwire.install.lock import Pin as Pin
+    from skillwire.install.lock import Powers as Powers
+    from skillwire.install.lock import format_lock as format_lock
+    from skillwire.install.lock import parse_lock as parse_lock
+    from skillwire.install.plan import Act as Act
+    from skillwire.install.plan import DiskState as DiskState
+    from skillwire.install.plan import FileDifference as FileDifference
+    from skillwire.install.plan import Installation as Installation
+    from skillwire.install.plan import Link as Link
+    from skillwire.install.plan import Missing as Missing
+    from skillwire.install.plan import Obstacle as Obstacle
+    from skillwire.install.plan import Plan as Plan
+    from skillwire.install.plan import Step as Step
+    from skillwire.install.plan import Tree as Tree
+    from skillwire.install.plan import tree_differences as tree_differences
+    from skillwire.install.state import Acceptance as Acceptance
+    from skillwire.install.state import InstallState as InstallState
+    from skillwire.install.state import StateFiles as StateFiles
+    from skillwire.install.state import Version as Version
+    from skillwire.install.upstream import Upstream as Upstream
+    from skillwire.install.workspace import PlanRun as PlanRun
+    from skillwire.install.workspace import Workspace as Workspace
+
+export(
+    __name__,
+    {
+        "apply": "Outcome Report StepWriter",
+        "candidates": "Candidate Check Failure Fetched Freshness OnCandidate Proposal",
+        "disk": "VersionStore",
+        "installer": "Decide Installer RecordApprovals",
+        "lock": "Extra Lock LockedFile LockedSkill Pin Powers format_lock parse_lock",
+        "plan": (
+            "Act DiskState FileDifference Installation Link Missing Obstacle Plan Step Tree tree_differences"
+        ),
+        "state": "Acceptance InstallState StateFiles Version",
+        "upstream": "Upstream",
+        "workspace": "PlanRun Workspace",
+    },
 )
-from skillwire.install.powers import Powers
-
-__all__ = [
-    "Act",
-    "Agent",
-    "Extra",
-    "FileDifference",
-    "Found",
-    "Link",
-    "Lock",
-    "LockedFile",
-    "LockedSkill",
-    "Nothing",
-    "Other",
-    "Outcome",
-    "Pin",
-    "Placed",
-    "Places",
-    "Plan",
-    "Powers",
-    "Scope",
-    "Step",
-    "Tree",
-    "agents",
-    "apply",
-    "detect_agents",
-    "format_lock",
-    "lock_folder",
-    "look_at_all",
-    "parse_lock",
-    "plan",
-]

@@ -16,23 +16,62 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+from skillwire.clients import CANONICAL_TARGET
 from skillwire.errors import SkillwireError, SourceError, VerificationError
-from skillwire.files import CREATE
+from skillwire.files import CREATE, make_folder
+from skillwire.install.candidates import Failure
 from skillwire.install.disk import look_at, read_file
-from skillwire.install.exchange import exchange
 from skillwire.install.lock import LockedSkill
-from skillwire.install.plan import Act, Found, Link, Nothing, Plan, Step, Tree
-from skillwire.install.portable import clashes, windows_problem
-from skillwire.issues import shown
-from skillwire.skill.digests import digest_of
-from skillwire.skill.names import name_issues
+from skillwire.install.plan import Act, DiskState, Link, Missing, Plan, Step, Tree
+from skillwire.skill import digest_of, name_issues
+from skillwire.skill.uris import clashes, windows_problem
+from skillwire.text import shown
+
+_CURRENT_DIRECTORY: Final = -100
+_EXCHANGE: Final = 2
+_UNKNOWN: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange what is at two paths in one step; false when the system cannot do that."""
+    call = _system_call()
+    if call is None:
+        return False
+    code = call(os.fsencode(one), os.fsencode(other))
+    if code == 0:
+        return True
+    if code in _UNKNOWN:
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+@cache
+def _system_call() -> Callable[[bytes, bytes], int] | None:
+    if sys.platform == "win32":
+        return None
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if sys.platform == "darwin":
+        function = getattr(library, "renamex_np", None)
+        if function is None:
+            return None
+        return lambda one, other: 0 if function(one, other, _EXCHANGE) == 0 else ctypes.get_errno()
+    function = getattr(library, "renameat2", None)
+    if function is None:
+        return None
+    at = _CURRENT_DIRECTORY
+    return lambda one, other: 0 if function(at, one, at, other, _EXCHANGE) == 0 else ctypes.get_errno()
+
 
 STAGING: Final = ".skillwire-tmp-"
 """The prefix of the folders that installations are prepared in. Leftover ones may be deleted."""
@@ -170,7 +209,7 @@ def write_tree(
 def _carry_out(step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]], *, windows: bool) -> bool:
     folder = step.path.parent
     if step.act is not Act.REMOVE:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, 0o755)
     staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
     try:
         linked = _replace(step, content, staging, windows=windows)
@@ -227,7 +266,7 @@ def _remove(staging: Path) -> None:
 
 def _swap(step: Step, staging: Path) -> None:
     """Move the staged version into place, and what was there before into the staging folder."""
-    if isinstance(step.found, Nothing):
+    if isinstance(step.found, Missing):
         if os.path.lexists(step.path):
             raise VerificationError(
                 f"{step.path} appeared in the meantime, and was not changed; run the command again",
@@ -265,7 +304,7 @@ def _refuse_change(step: Step, old: Path) -> None:
     )
 
 
-def _same(there: Found, planned: Found, moved: Path, before: Path) -> bool:
+def _same(there: DiskState, planned: DiskState, moved: Path, before: Path) -> bool:
     if isinstance(there, Link) and isinstance(planned, Link):
         # A relative link leads elsewhere after it is moved.
         return os.path.relpath(there.leads_to, moved.parent) == os.path.relpath(
@@ -309,7 +348,7 @@ def _clash_words(skill: LockedSkill) -> str:
     return f"on this file system, {names} are the same name"
 
 
-def _odd_names(skill: LockedSkill, there: Found) -> str:
+def _odd_names(skill: LockedSkill, there: DiskState) -> str:
     names = {file.path for file in there.files} if isinstance(there, Tree) else set[str]()
     odd = [file.path for file in skill.files if file.path not in names]
     return ", ".join(shown(path) for path in odd[:3]) or "their content differs"
@@ -323,3 +362,73 @@ def _advice(error: OSError, reason: str) -> str:
             return f"{reason}; make the folder writable and run it again"
         case _:
             return reason
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done, by the names of skills.
+
+    Nothing is missing if `stopped`, `refused` and `failures` are empty.
+    """
+
+    installed: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    current: tuple[str, ...] = ()
+    """Those that were as the lock says already."""
+    stopped: tuple[Step, ...] = ()
+    """Folders that were left as they are: someone edited them, or something is there that Skillwire did not
+    put there."""
+    refused: tuple[Failure, ...] = ()
+    """What the user did not approve, or what a policy forbids."""
+    failures: tuple[Failure, ...] = ()
+    """What could not be fetched, verified or written."""
+    copies: tuple[Path, ...] = ()
+    """Where a copy was made because links are not allowed."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.stopped or self.refused or self.failures)
+
+
+def make_report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
+    """What was done of a plan."""
+    done = [one for one in outcomes if one.done]
+    # The first problem of a skill is the cause of the others.
+    failures = {one.step.name: one.problem for one in reversed(outcomes) if not one.done}
+    stopped = {step.name for step in made.stopped}
+    new = {
+        one.step.name for one in done if one.step.act is Act.INSTALL and one.step.target == CANONICAL_TARGET
+    }
+    written = {one.step.name for one in done if one.step.skill is not None}
+    removed = {one.step.name for one in done if one.step.skill is None}
+    current = {step.name for step in made.steps if step.act is Act.CURRENT} - written - stopped
+    bad = set(failures)
+    return Report(
+        installed=tuple(sorted(new - bad)),
+        updated=tuple(sorted(written - new - bad)),
+        removed=tuple(sorted(removed - bad)),
+        current=tuple(sorted(current - bad)),
+        stopped=made.stopped,
+        failures=tuple(
+            Failure(name, SourceError(f"{name}: {problem}")) for name, problem in sorted(failures.items())
+        ),
+        copies=tuple(
+            one.step.path for one in done if one.step.skill and one.step.link_to is not None and not one.link
+        ),
+    )
+
+
+def merge_reports(first: Report, second: Report) -> Report:
+    """What two operations did, one after the other. What either changed is not current."""
+    changed = {*second.installed, *second.updated, *(failure.what for failure in second.failures)}
+    return Report(
+        installed=(*first.installed, *second.installed),
+        updated=(*first.updated, *second.updated),
+        removed=(*first.removed, *second.removed),
+        current=tuple(name for name in first.current if name not in changed),
+        stopped=(*first.stopped, *second.stopped),
+        refused=(*first.refused, *second.refused),
+        failures=(*first.failures, *second.failures),
+        copies=(*first.copies, *second.copies),
+    )

@@ -4,30 +4,58 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
-from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
+from skillwire.errors import (
+    FormatError,
+    LimitExceeded,
+    RefusedByPolicy,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
 from skillwire.files import expand_user
-from skillwire.install.lock import LockedFile, LockedSkill, Pin
-from skillwire.install.powers import requested_powers, starts_with_interpreter
-from skillwire.issues import shown
+from skillwire.install.lock import (
+    Lock,
+    LockedFile,
+    LockedSkill,
+    Pin,
+    requested_powers,
+    starts_with_interpreter,
+)
+from skillwire.issues import Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest, digest_of, set_digest
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.files import belongs_to_skill
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.names import parse_name
-from skillwire.skill.uris import SKILL_FILE, make_uri
-from skillwire.sources.archive import ArchiveFile, read_archive
-from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.publishers import Publisher
-from skillwire.trust.signatures import UNSIGNED, SignatureVerdict, check_signature
-from skillwire.trust.signers import signer_text
-from skillwire.trust.verify import CheckedEntry, check_entry
+from skillwire.net import ArchiveFile, read_archive, split_skills
+from skillwire.skill import (
+    SKILL_FILE,
+    Digest,
+    SkillEntry,
+    SkillResource,
+    belongs_to_skill,
+    digest_of,
+    make_uri,
+    parse_name,
+    read_fields,
+    set_digest,
+)
+from skillwire.text import shown
+from skillwire.trust import (
+    SIGNATURE_FILE,
+    UNSIGNED,
+    CheckedEntry,
+    Publisher,
+    SignatureVerdict,
+    check_entry,
+    check_signature,
+    signer_change,
+    signer_text,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +128,11 @@ def make_candidate(
     skill_md = content.get(SKILL_FILE)
     if skill_md is None:
         raise FormatError.of(rule="no-skill-md", message=f"there is no {SKILL_FILE}", fix="add one")
-    frontmatter = parse_skill_md(skill_md.data, file=SKILL_FILE, limits=limits).frontmatter
-    given = frontmatter.get("name")
-    name = parse_name(given if isinstance(given, str) else "")
+    # The same errors as those for which a server leaves a skill out.
+    frontmatter, _, issues = read_fields(skill_md.data, directory=None, limits=limits)
+    if errors := [issue for issue in issues if issue.severity is Severity.ERROR]:
+        raise FormatError(errors)
+    name = parse_name(str(frontmatter.get("name")))
     if expected_name and name != expected_name:
         raise FormatError.of(
             rule="name-not-directory",
@@ -154,22 +184,6 @@ def make_candidate(
 def with_interpreters(files: Iterable[tuple[str, bytes]]) -> tuple[ArchiveFile, ...]:
     """Files of a source without file modes: those that begin with `#!` are executable."""
     return tuple(ArchiveFile(path, data, starts_with_interpreter(data)) for path, data in files)
-
-
-def split_skills(files: Iterable[ArchiveFile]) -> dict[str, tuple[ArchiveFile, ...]]:
-    """The files of every skill among files, by the folder that contains it, with paths relative to that.
-
-    A skill inside another one is part of the outer one.
-    """
-    listed = tuple(files)
-    roots = sorted(file.path.removesuffix(SKILL_FILE) for file in listed if _is_skill_md(file.path))
-    outer = [root for root in roots if not any(root != other and root.startswith(other) for other in roots)]
-    return {
-        root.rstrip("/"): tuple(
-            replace(file, path=file.path.removeprefix(root)) for file in listed if file.path.startswith(root)
-        )
-        for root in outer
-    }
 
 
 def read_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, tuple[ArchiveFile, ...]]:
@@ -249,10 +263,6 @@ def _read_skill(folder: Path, root: Path, limits: Limits) -> tuple[ArchiveFile, 
     return tuple(sorted(files, key=lambda file: file.path))
 
 
-def _is_skill_md(path: str) -> bool:
-    return path == SKILL_FILE or path.endswith(f"/{SKILL_FILE}")
-
-
 def not_what_is_pinned(skill: LockedSkill, actual: str) -> VerificationError:
     """The error for a source whose bytes differ from the lock."""
     return VerificationError(
@@ -260,3 +270,125 @@ def not_what_is_pinned(skill: LockedSkill, actual: str) -> VerificationError:
         f"{skill.digest[:19]}…): `skillwire update {skill.name}` shows what changed",
         uri=skill.name,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would be installed. A candidate in `known` is installed already, as it is."""
+
+    candidates: tuple[Candidate, ...]
+    before: Mapping[str, LockedSkill] = field(default_factory=dict[str, LockedSkill])
+    """What is pinned now, of those that would be replaced."""
+    known: tuple[Candidate, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+def propose(fetched: Fetched, lock: Lock, targets: tuple[str, ...] | None) -> Proposal:
+    """What of this is new, by name. `targets` of `None` means an update: each skill keeps its own.
+
+    A name that another source has already, or that two skills have, is a failure.
+    """
+    failures = list(fetched.failures)
+    new: dict[str, Candidate] = {}
+    known: list[Candidate] = []
+    before: dict[str, LockedSkill] = {}
+    for candidate in fetched.candidates:
+        pinned = lock.get(candidate.name)
+        if candidate.name in new or any(one.name == candidate.name for one in known):
+            failures.append(Failure(candidate.name, _two_of_one_name(candidate)))
+            continue
+        if pinned is not None and targets is not None and not _same_source(pinned, candidate.skill):
+            failures.append(Failure(candidate.name, _name_taken(pinned)))
+            continue
+        own = targets if targets is not None else pinned.targets if pinned else ()
+        merged = sorted({*own, *(pinned.targets if pinned else ())})
+        ready = candidate.for_targets(merged)
+        if pinned is not None:
+            ready = replace(ready, skill=ready.skill.with_unknown_keys(pinned))
+        if pinned is not None and _is_pinned(pinned, ready.skill):
+            known.append(ready)
+            continue
+        if pinned is not None:
+            before[candidate.name] = pinned
+        new[candidate.name] = ready
+    return Proposal(tuple(new.values()), before, tuple(known), tuple(failures))
+
+
+def not_granted(skill: LockedSkill, tools: Sequence[str]) -> SkillwireError:
+    """Why a skill with powers is not installed."""
+    if tools:
+        return RefusedByPolicy(
+            f"{skill.name} asks for tools ({shown(' '.join(tools), 200)}) that were not granted: "
+            "--allow-tools grants them"
+        )
+    return RefusedByPolicy(
+        f"{skill.name} has scripts ({shown(', '.join(skill.powers.scripts), 200)}) that were not granted: "
+        "--allow-code grants them"
+    )
+
+
+def _is_pinned(pinned: LockedSkill, candidate: LockedSkill) -> bool:
+    return (
+        pinned.digest == candidate.digest
+        and pinned.targets == candidate.targets
+        and pinned.powers == candidate.powers
+        and pinned.pin == candidate.pin
+        and pinned.source == candidate.source
+        and [file.executable for file in pinned.files] == [file.executable for file in candidate.files]
+        # The same files can lose their signer: a certificate expires, a publisher is no longer configured.
+        and not signer_change(pinned.signer, candidate.signer)
+    )
+
+
+def _same_source(pinned: LockedSkill, candidate: LockedSkill) -> bool:
+    return pinned.source == candidate.source or pinned.pin.identity == candidate.pin.identity
+
+
+def _name_taken(pinned: LockedSkill) -> SkillwireError:
+    return RefusedByPolicy(
+        f"{pinned.name} is already installed from {shown(pinned.source, 200)}: to replace it, run "
+        f"`skillwire remove {pinned.name}` first"
+    )
+
+
+def _two_of_one_name(candidate: Candidate) -> SkillwireError:
+    return FormatError.of(
+        rule="two-skills",
+        message=f"two skills are called {candidate.name}, one in {shown(candidate.skill.source, 200)}",
+        fix="add one of them by its own path",
+    )
+
+
+class Freshness(StrEnum):
+    """Whether a pinned skill is what its source has now."""
+
+    CURRENT = "current"
+    """The source has exactly the pinned files."""
+    OUTDATED = "outdated"
+    """The source has other files under the name; `Check.detail` is their digest."""
+    GONE = "gone"
+    """The source answers, and no longer has the skill. What is installed stays until the user removes it,
+    because the pinned bytes are kept."""
+    UNKNOWN = "unknown"
+    """The source cannot be reached, or what it says cannot be used; `Check.detail` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a source says about one pinned skill."""
+
+    skill: LockedSkill
+    freshness: Freshness
+    detail: str = ""
+    """The digest at the source when the skill is outdated, the reason when it is gone or unknown."""
+
+    @classmethod
+    def compared(cls, skill: LockedSkill, same: bool, digest: str) -> Check:
+        """The source has the pinned files, or others with this digest."""
+        return cls(skill, Freshness.CURRENT) if same else cls(skill, Freshness.OUTDATED, digest)
+
+    @classmethod
+    def failed(cls, skill: LockedSkill, error: SkillwireError) -> Check:
+        """The source does not have the skill, or could not be asked."""
+        gone = isinstance(error, SkillNotFound)
+        return cls(skill, Freshness.GONE if gone else Freshness.UNKNOWN, str(error))

@@ -6,19 +6,20 @@ import hashlib
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from skillwire.errors import SourceError
-from skillwire.install.agents import CANONICAL_TARGET, Places, Scope, agents
+from skillwire.clients import CANONICAL_TARGET, Places, Scope, agents
+from skillwire.errors import SourceError, VerificationError
+from skillwire.files import make_folder, write_atomic
 from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin
-from skillwire.install.plan import NOTHING, Found, Link, Other, Tree
+from skillwire.install.plan import MISSING, DiskState, Link, Obstacle, Tree
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest
-from skillwire.skill.files import belongs_to_skill
+from skillwire.skill import Digest, belongs_to_skill, digest_of
 
 _MOST_FILES: Final = 20_000
 _CHUNK: Final = 1 << 20
@@ -32,7 +33,7 @@ _FLAGS: Final = (
 )
 
 
-def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
+def look_at(path: Path, pinned: Collection[str] = ()) -> DiskState:
     """What is at a path, with every file hashed.
 
     Files that tools leave behind, such as `__pycache__`, are not part of a skill unless they are `pinned`.
@@ -41,17 +42,17 @@ def look_at(path: Path, pinned: Collection[str] = ()) -> Found:
     try:
         status = os.lstat(text)
     except (FileNotFoundError, NotADirectoryError):
-        return NOTHING
+        return MISSING
     except OSError as error:
-        return Other(error.strerror or "unreadable")
+        return Obstacle(error.strerror or "unreadable")
     if stat.S_ISLNK(status.st_mode):
-        return Link(Path(os.path.abspath(path.parent / path.readlink())))  # noqa: PTH100 - lexical
+        return Link(Path(os.path.abspath(path.parent / path.readlink())))
     if not stat.S_ISDIR(status.st_mode):
-        return Other("a file, not a folder")
+        return Obstacle("a file, not a folder")
     try:
         return _tree(text, pinned)
     except OSError as error:
-        return Other(error.strerror or "unreadable")
+        return Obstacle(error.strerror or "unreadable")
 
 
 def read_file(path: Path | str, limit: int) -> bytes | None:
@@ -117,7 +118,7 @@ def knows_modes(folder: Path) -> bool:
         Path(name).unlink(missing_ok=True)
 
 
-def look_at_all(paths: Mapping[Path, Collection[str]]) -> dict[Path, Found]:
+def look_at_all(paths: Mapping[Path, Collection[str]]) -> dict[Path, DiskState]:
     """What is at each place; each comes with the paths that are pinned there."""
     return {path: look_at(path, pinned) for path, pinned in paths.items()}
 
@@ -144,7 +145,7 @@ def lock_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Lock:
     return Lock().put(*skills)
 
 
-def _tree(root: str, pinned: Collection[str]) -> Tree | Other:
+def _tree(root: str, pinned: Collection[str]) -> Tree | Obstacle:
     files: list[LockedFile] = []
     strange: list[str] = []
     waiting = [(root, "")]
@@ -159,14 +160,14 @@ def _tree(root: str, pinned: Collection[str]) -> Tree | Other:
                     entry.name.isprintable() or _is_plain(entry.name)
                 ):
                     if len(files) >= _MOST_FILES:
-                        return Other(f"a folder with more than {_MOST_FILES:,} files")
+                        return Obstacle(f"a folder with more than {_MOST_FILES:,} files")
                     files.append(_hash(entry.path, path))
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append((entry.path, f"{path}/"))
                 else:
                     strange.append(path.encode("utf-8", "backslashreplace").decode())
             if len(waiting) + len(strange) > _MOST_FILES:
-                return Other(f"a folder with more than {_MOST_FILES:,} files")
+                return Obstacle(f"a folder with more than {_MOST_FILES:,} files")
     files.sort(key=attrgetter("path"))
     return Tree(tuple(files), tuple(sorted(strange)))
 
@@ -194,3 +195,92 @@ def _hash(path: str, shown: str) -> LockedFile:
     finally:
         os.close(descriptor)
     return LockedFile(shown, Digest("sha256:" + digest.hexdigest()), size, bool(status.st_mode & 0o100))
+
+
+_PREFIX: Final = len("sha256:")
+_GRACE_SECONDS: Final = 3600
+
+
+class VersionStore:
+    """Bytes by digest. Every read is verified."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._root = str(folder)
+
+    def has(self, skill: LockedSkill) -> bool:
+        """Whether all files of a version exist. They are verified when they are read."""
+        return all(os.path.isfile(self._path(file.digest)) for file in skill.files)
+
+    def read(self, file: LockedFile) -> bytes | None:
+        """The bytes of a file, or `None` if they are missing or damaged."""
+        path = self._path(file.digest)
+        data = read_file(path, file.size)
+        if data is None:
+            return None
+        if len(data) != file.size or digest_of(data) != file.digest:
+            with suppress(OSError):
+                os.unlink(path)
+            return None
+        return data
+
+    def content(self, skill: LockedSkill) -> dict[str, bytes]:
+        """Every file of a version, verified; `VerificationError` if one is missing or damaged."""
+        files: dict[str, bytes] = {}
+        for file in skill.files:
+            data = self.read(file)
+            if data is None:
+                raise VerificationError(
+                    f"the stored copy of {skill.name} at {skill.digest[:19]}… is incomplete: {file.path} is "
+                    "missing or damaged; `skillwire sync` fetches it from its source again",
+                    uri=f"{skill.name}/{file.path}",
+                )
+            files[file.path] = data
+        return files
+
+    def keep(self, files: Mapping[Digest, bytes]) -> None:
+        """Store bytes that were verified. Existing files are not written again."""
+        for digest, data in files.items():
+            path = self._path(digest)
+            if _is_file(path, len(data)):
+                with suppress(OSError):
+                    os.utime(path)  # It is in use again: `prune` leaves it alone.
+                continue
+            if digest_of(data) != digest:
+                raise VerificationError(f"bytes that are not {digest} are not stored", uri=digest)
+            try:
+                try:
+                    write_atomic(path, data)
+                except FileNotFoundError:
+                    make_folder(os.path.dirname(path))
+                    write_atomic(path, data)
+            except OSError as error:
+                raise SourceError(
+                    f"{self.folder} cannot be written: {error.strerror}; free some space, or make it writable"
+                ) from None
+
+    def prune(self, used: Iterable[Digest]) -> int:
+        """Remove every file that no version uses; how many those were.
+
+        A file of the last hour stays: another command may have stored it and not recorded its version yet.
+        """
+        known = {self._path(digest) for digest in used}
+        newest = time.time() - _GRACE_SECONDS
+        removed = 0
+        for path in self.folder.glob("*/*"):
+            with suppress(OSError):
+                if str(path) not in known and path.lstat().st_mtime < newest:
+                    path.unlink()
+                    removed += 1
+        return removed
+
+    def _path(self, digest: Digest) -> str:
+        return os.path.join(self._root, digest[_PREFIX : _PREFIX + 2], digest[_PREFIX + 2 :])
+
+
+def _is_file(path: str, size: int) -> bool:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size == size

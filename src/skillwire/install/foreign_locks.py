@@ -5,20 +5,18 @@ Neither lists a skill's files, so what they name is fetched, shown and pinned ag
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-import yaml
-
+from skillwire.documents import DocumentError, read_json, read_yaml
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, shown
-from skillwire.skill.digests import SetDigest, parse_set_digest
-from skillwire.skill.names import name_issues
-from skillwire.sources.reference import parse_reference
+from skillwire.issues import Issue
+from skillwire.skill import SetDigest, name_issues, parse_set_digest
+from skillwire.sources import parse_reference
+from skillwire.text import shown
 
 SKILLS_LOCK: Final = "skills-lock.json"
 TOOLHIVE_LOCK: Final = "toolhive.lock.yaml"
@@ -46,14 +44,15 @@ def is_foreign_lock(path: PurePath) -> bool:
 def parse_foreign_lock(text: str, name: str) -> tuple[ForeignSkill, ...]:
     """The skills of another tool's lock file, by the name of the file; `FormatError` when it is not one."""
     try:
-        loaded: object = yaml.safe_load(text) if name.endswith((".yaml", ".yml")) else json.loads(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise _refused(name, f"it cannot be read: {shown(str(error), 200)}") from None
+        read = read_yaml if name.endswith((".yaml", ".yml")) else read_json
+        loaded: object = read(text, what=name)
+    except DocumentError as error:
+        raise _refused(name, str(error)) from None
     table = _table(loaded, name)
     if name.endswith((".yaml", ".yml")):
-        if table.get("version", 1) != 1:
+        if table.get("version", "1") != "1":
             raise _unknown_version(name, table.get("version"))
-        rows: object = table.get("skills") or []
+        rows: object = [] if table.get("skills") == "" else table.get("skills")
         if not isinstance(rows, list):
             raise _refused(name, "it has no list of skills")
         return tuple(_toolhive(_table(row, name)) for row in cast("list[object]", rows))

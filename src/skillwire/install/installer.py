@@ -1,18 +1,19 @@
 """Installer: add, sync, update, roll back and remove skills of a workspace.
 
-It does not ask the user. The caller shows what `propose`, `compare` and `unaccepted` return, asks, and passes
-on what the user granted: only that is installed.
+It does not ask the user. `add` and `update` call back with what would be installed, and install what is
+granted. A program that shows more in between calls `propose`, `propose_updates` and `install` itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 
+from skillwire.clients import CANONICAL_TARGET
 from skillwire.errors import (
     RefusedByPolicy,
     SkillNotFound,
@@ -20,21 +21,26 @@ from skillwire.errors import (
     SourceError,
     VerificationError,
 )
-from skillwire.install.agents import CANONICAL_TARGET
-from skillwire.install.apply import Outcome
-from skillwire.install.candidates import Candidate, Failure, make_candidate, read_folder
-from skillwire.install.freshness import Check
+from skillwire.install.apply import Outcome, Report, make_report
+from skillwire.install.candidates import (
+    Candidate,
+    Check,
+    Failure,
+    Proposal,
+    make_candidate,
+    not_granted,
+    propose,
+    read_folder,
+)
 from skillwire.install.lock import Lock, LockedSkill, Pin
 from skillwire.install.plan import Act, Plan, Step
-from skillwire.install.proposal import Proposal, not_granted, propose
-from skillwire.install.report import Report, make_report
 from skillwire.install.state import InstallState, Version, has_forgotten
 from skillwire.install.upstream import Upstream
 from skillwire.install.workspace import PlanRun, Workspace
-from skillwire.issues import shown
-from skillwire.sources.archive import ArchiveFile
-from skillwire.trust.approval import ALL_GRANTS, NO_GRANTS, Grants
-from skillwire.trust.signers import NO_SIGNER, confirms_signer, signer_words
+from skillwire.net import ArchiveFile
+from skillwire.text import shown
+from skillwire.trust import ALL_GRANTS, NO_GRANTS, NO_SIGNER, Grants, signer_words
+from skillwire.trust.signatures import confirms_signer
 
 
 class RecordApprovals(Protocol):
@@ -43,6 +49,10 @@ class RecordApprovals(Protocol):
     async def __call__(
         self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /
     ) -> None: ...
+
+
+Decide: TypeAlias = Callable[[Proposal], Awaitable[Mapping[str, Grants]]]
+"""The user's decision: the grants of each skill to install, by its name. The others are refused."""
 
 
 @dataclass(slots=True)
@@ -56,6 +66,40 @@ class Installer:
     on_wait: Callable[[], None] = field(default=lambda: None)
 
     # Adding and updating
+
+    async def add(
+        self,
+        sources: Sequence[str],
+        decide: Decide,
+        *,
+        targets: Iterable[str] = (),
+        names: Iterable[str] | None = None,
+        force: Iterable[str] = (),
+    ) -> Report:
+        """Install the skills of sources that `decide` grants, and pin them."""
+        return await self._decided(await self.propose(sources, targets=targets, names=names), decide, force)
+
+    async def update(
+        self, decide: Decide, *, names: Iterable[str] | None = None, force: Iterable[str] = ()
+    ) -> Report:
+        """Install what the sources of pinned skills have now, as far as `decide` grants it."""
+        return await self._decided(await self.propose_updates(names), decide, force)
+
+    async def rollback(self, name: str, to: str = "", *, force: bool = False) -> Report:
+        """Restore the previous version of a skill, or the one whose digest begins with `to`.
+
+        It has the grants that it was installed with.
+        """
+        earlier = self.earlier(name, to)
+        return await self.install(
+            [earlier], {name: ALL_GRANTS}, force=[name] if force else (), going_back=True
+        )
+
+    async def _decided(self, proposal: Proposal, decide: Decide, force: Iterable[str]) -> Report:
+        grants: Mapping[str, Grants] = await decide(proposal) if proposal.candidates else {}
+        report = await self.install(proposal.candidates, grants, force=force)
+        current = (*report.current, *(candidate.name for candidate in proposal.known))
+        return replace(report, current=current, failures=(*proposal.failures, *report.failures))
 
     async def propose(
         self, sources: Sequence[str], *, targets: Iterable[str], names: Iterable[str] | None = None
@@ -329,7 +373,8 @@ class Installer:
         kept = self.versions(name)
         if not kept:
             raise SkillNotFound(
-                f"no version of {shown(name)} is stored here: `skillwire why` lists what is installed"
+                f"no version of {shown(name)} is stored here: "
+                f"`skillwire list --installed{self.workspace.option}` shows what is installed"
             )
         if to:
             wanted = to if to.startswith("sha256:") else f"sha256:{to}"
@@ -337,7 +382,7 @@ class Installer:
             if len(fitting) != 1:
                 raise SkillNotFound(
                     f"{'no' if not fitting else 'more than one'} stored version of {name} begins with "
-                    f"{shown(to)}: `skillwire why {name}` lists them"
+                    f"{shown(to)}: `skillwire show {name}` lists them"
                 )
             version = fitting[0]
         else:
@@ -348,7 +393,7 @@ class Installer:
             if at == 0:
                 raise SkillNotFound(
                     f"no earlier version of {name} is stored here: "
-                    f"`skillwire why {name}` lists the stored versions"
+                    f"`skillwire show {name}` lists the stored versions"
                 )
             version = kept[at - 1]
         skill = version.skill

@@ -13,12 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from skillwire.install.agents import CANONICAL_TARGET
+from skillwire.clients import CANONICAL_TARGET
 from skillwire.install.lock import Lock, LockedFile, LockedSkill
-from skillwire.skill.digests import SetDigest, set_digest
+from skillwire.skill import SetDigest, set_digest
 
 if TYPE_CHECKING:
-    from skillwire.trust.approval import ChangeKind
+    from skillwire.trust import ChangeKind
 
 
 class Act(StrEnum):
@@ -58,7 +58,7 @@ STOPPED: Final = frozenset({Act.EDITED, Act.FOREIGN})
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class Missing:
     """There is nothing at a place."""
 
 
@@ -96,18 +96,19 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
-    """Something else: a file, or a folder that cannot be read."""
+class Obstacle:
+    """Something that is neither a folder nor a link: a file, or a folder that cannot be read."""
 
     reason: str
 
 
-Found: TypeAlias = Nothing | Tree | Link | Other
-NOTHING: Final = Nothing()
+DiskState: TypeAlias = Missing | Tree | Link | Obstacle
+"""What is at a place on disk."""
+MISSING: Final = Missing()
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Installation:
     """What Skillwire installed at a place: a copy of one of these versions, or a link to the canonical one.
 
     There are two versions if an installation was interrupted: either may be there.
@@ -138,7 +139,7 @@ class Step:
     target: str
     path: Path
     act: Act
-    found: Found
+    found: DiskState
     skill: LockedSkill | None
     """`None` when the skill is no longer in the lock."""
     link_to: Path | None = None
@@ -192,8 +193,8 @@ def plan(
     lock: Lock,
     *,
     folders: Mapping[str, Path],
-    found: Mapping[Path, Found],
-    placed: Mapping[Path, Placed],
+    found: Mapping[Path, DiskState],
+    placed: Mapping[Path, Installation],
     links: bool = True,
     modes: bool = True,
     force: Iterable[str] = (),
@@ -222,7 +223,7 @@ def plan(
             if wanted is not None and skill.name not in wanted:
                 continue
             link_to = canonical / skill.name if links and target != CANONICAL_TARGET else None
-            before, there = placed.get(path), found.get(path, NOTHING)
+            before, there = placed.get(path), found.get(path, MISSING)
             own = canonical / skill.name if target != CANONICAL_TARGET else None
             is_forced = skill.name in forced
             steps.append(
@@ -243,8 +244,8 @@ def plan(
         if path not in places and (wanted is None or before.name in wanted)
     ]
     for path, before in sorted(gone, key=lambda one: one[0]):
-        there = found.get(path, NOTHING)
-        if isinstance(there, Nothing):
+        there = found.get(path, MISSING)
+        if isinstance(there, Missing):
             continue
         steps.append(
             Step(
@@ -264,7 +265,7 @@ def plan(
 
 def tree_differences(files: Iterable[LockedFile], tree: Tree) -> tuple[FileDifference, ...]:
     """File by file, how a folder differs from what is pinned."""
-    from skillwire.trust.approval import ChangeKind  # Here: a folder that is as pinned needs none of it.
+    from skillwire.trust import ChangeKind
 
     pinned = {file.path: file for file in files}
     there = {file.path: file for file in tree.files}
@@ -280,8 +281,8 @@ def tree_differences(files: Iterable[LockedFile], tree: Tree) -> tuple[FileDiffe
 
 def _act(
     skill: LockedSkill,
-    there: Found,
-    before: Placed | None,
+    there: DiskState,
+    before: Installation | None,
     link_to: Path | None,
     canonical: Path | None,
     *,
@@ -289,7 +290,7 @@ def _act(
     forced: bool,
 ) -> Act:
     match there:
-        case Nothing():
+        case Missing():
             return Act.INSTALL
         case Link(leads_to):
             if link_to is not None and leads_to == link_to:
@@ -297,7 +298,7 @@ def _act(
             # A link of ours gives way to a copy. One that leads elsewhere was put there by somebody else.
             ours = before is not None and before.link and leads_to == canonical
             return Act.REPLACE if forced or ours else Act.FOREIGN
-        case Other():
+        case Obstacle():
             return Act.FOREIGN  # Not even with force, because it is unknown what that is.
         case Tree():
             is_pinned = there.has_exactly(skill.files)
@@ -311,7 +312,7 @@ def _act(
             return Act.REPLACE if before.is_unchanged(there) else Act.EDITED
 
 
-def _removal(there: Found, before: Placed, canonical: Path, *, forced: bool) -> Act:
+def _removal(there: DiskState, before: Installation, canonical: Path, *, forced: bool) -> Act:
     match there:
         case Link(leads_to):
             return Act.REMOVE if before.link and leads_to == canonical else Act.FOREIGN

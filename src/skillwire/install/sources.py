@@ -7,36 +7,54 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 
-from skillwire.errors import FormatError, SkillNotFound, SkillwireError, SourceError, VerificationError
+from skillwire.catalog import RegisteredSkill, skill_path
+from skillwire.errors import (
+    AmbiguousName,
+    FormatError,
+    RefusedByPolicy,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
 from skillwire.files import expand_user
+from skillwire.host import ServerConfig, SkillHost
 from skillwire.install.candidates import (
     Candidate,
+    Check,
     Failure,
     Fetched,
+    Freshness,
+    OnCandidate,
     make_candidate,
+    not_what_is_pinned,
     read_archive_file,
     read_folder,
-    split_skills,
+    with_interpreters,
 )
-from skillwire.install.freshness import Check, Freshness
 from skillwire.install.lock import LockedSkill, Pin
-from skillwire.issues import shown
 from skillwire.limits import Limits
-from skillwire.sources.archive import ArchiveFile
+from skillwire.net import ArchiveFile, split_skills
+from skillwire.skill import DYNAMIC, SetDigest, SkillEntry, SkillUri, path_below, set_digest, skill_root
+from skillwire.sources import Reference, SourceKind, packages_with_skills, parse_reference
 from skillwire.sources.git import fetch_tree, resolve_commit
-from skillwire.sources.packages import packages_with_skills
-from skillwire.sources.reference import Reference, SourceKind, parse_reference
 from skillwire.sources.wellknown import fetch_artifact, fetch_index, fetch_site
+from skillwire.text import redact_url, shown
+from skillwire.trust import ApprovalMode, VerifiedFile, check_entry
 
 if TYPE_CHECKING:
-    from skillwire.trust.publishers import Publisher
+    from skillwire.trust import Publisher
 
 INSTALLED: Final = "--installed"
 """How the lock names the skills of installed Python packages as a source."""
@@ -49,6 +67,8 @@ class SourceSkills:
     base: Path
     publishers: Sequence[Publisher]
     limits: Limits
+    tokens: Sequence[tuple[str, str]] = ()
+    """Patterns of sites, each with the token that they ask for."""
 
     async def fetch(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
         """What a source has now, or only the skills of these names."""
@@ -101,7 +121,13 @@ class SourceSkills:
                 )
             case "site":
                 url, digest = pin.get("artifact"), pin.get("digest")
-                files = await fetch_artifact(url, digest, limits=self.limits)
+                files = await fetch_artifact(
+                    url,
+                    digest,
+                    index=pin.get("index"),
+                    token=self._token(pin.get("index")),
+                    limits=self.limits,
+                )
                 return Fetched((self._candidate(files, group[0].source, pin, group[0].name),))
             case "package":
                 reference = Reference(kind=SourceKind.PACKAGE, text=INSTALLED, place="")
@@ -118,7 +144,8 @@ class SourceSkills:
             if commit == skill.pin.get("commit"):
                 return Check(skill, Freshness.CURRENT)
         if reference.kind is SourceKind.SITE and skill.pin.kind == "site":
-            _, index = await fetch_index(reference, limits=self.limits)
+            token = self._token(reference.place)
+            _, index = await fetch_index(reference, token=token, limits=self.limits)
             entry = next((entry for entry in index.entries if entry.name == skill.name), None)
             if entry is None:
                 raise SkillNotFound(f"{shown(skill.source, 200)} no longer lists {skill.name}")
@@ -131,6 +158,9 @@ class SourceSkills:
             failed = next((one.error for one in fetched.failures if _is_about(one, names)), None)
             raise failed or SkillNotFound(f"{shown(skill.source, 200)} no longer has {skill.name}")
         return Check.compared(skill, found.skill.digest == skill.digest, found.skill.digest)
+
+    def _token(self, url: str) -> str:
+        return next((token for pattern, token in self.tokens if fnmatchcase(url, pattern)), "")
 
     async def _fetch_git(self, reference: Reference) -> Fetched:
         tree = await anyio.to_thread.run_sync(lambda: fetch_tree(reference, limits=self.limits))
@@ -153,7 +183,8 @@ class SourceSkills:
         return Fetched(tuple(made), tuple(failures))
 
     async def _fetch_site(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
-        site = await fetch_site(reference, names=wanted, limits=self.limits)
+        token = self._token(reference.place)
+        site = await fetch_site(reference, names=wanted, token=token, limits=self.limits)
         if reference.path and not (site.skills or site.failures or site.issues):
             raise SkillNotFound(
                 f"{site.index_url} lists no skill called {shown(reference.path)}: "
@@ -243,3 +274,255 @@ class SourceSkills:
 def _is_about(failure: Failure, names: Collection[str]) -> bool:
     """Whether a failure names one of these skills: by its name, its folder, or its place in a package."""
     return failure.what in names or re.split("/|: ", failure.what)[-1] in names
+
+
+_FILES_TOGETHER: Final = 32
+_READY: Final = "ready"
+
+
+def is_computed(entry: SkillEntry) -> bool:
+    """Whether the digests of a skill are computed from its files: its server, of a draft, lists none."""
+    return entry.resources is DYNAMIC and entry.draft is not None
+
+
+async def current_digest(host: SkillHost, skill: RegisteredSkill) -> str:
+    """The digest of what a server has now, or words for a skill that has no fixed files."""
+    if is_computed(skill.entry):
+        return _files_digest(skill.uri, (await host.admin.fetch_files(skill.handle)).files)
+    return entry_digest(skill.entry) or "generated on request"
+
+
+def _files_digest(uri: SkillUri, files: Iterable[VerifiedFile]) -> SetDigest:
+    root = skill_root(uri)
+    return set_digest(("/".join(path_below(file.uri, root)), file.digest) for file in files)
+
+
+def entry_digest(entry: SkillEntry) -> SetDigest | None:
+    """The digest of the set of files that an entry lists; `None` for a dynamic skill."""
+    if entry.resources is DYNAMIC:
+        return None
+    root = skill_root(entry.uri)
+    return set_digest(("/".join(path_below(one.uri, root)), one.digest) for one in entry.resources)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSkills:
+    """The skills of configured servers, by label, and of servers that a lock names by URL."""
+
+    servers: Mapping[str, ServerConfig]
+    publishers: Sequence[Publisher]
+    limits: Limits
+    on_progress: Callable[[str, int, int], None]
+
+    async def fetch(
+        self, wanted: Sequence[tuple[Reference, frozenset[str] | None]], urls: Mapping[str, str]
+    ) -> Fetched:
+        """Every skill that the references mean, with all files. `urls` are of servers that a lock names."""
+        failures: list[Failure] = []
+        async with AsyncExitStack() as stack:
+            host, problems = await self._open(
+                stack, {reference.place: urls.get(reference.place, "") for reference, _ in wanted}
+            )
+            chosen: list[tuple[RegisteredSkill, str]] = []
+            for reference, names in wanted:
+                try:
+                    found = self._find(host, reference, problems)
+                except SkillwireError as error:
+                    failures.append(Failure(reference.text, error))
+                    continue
+                chosen += [(one, reference.text) for one in found if names is None or one.entry.name in names]
+            candidates: list[Candidate] = []
+            failures += await self._read_all(host, chosen, candidates.append, urls)
+            return Fetched(tuple(candidates), tuple(failures))
+
+    async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> list[Failure]:
+        """The pinned versions of skills, by server and URI, each as soon as all its files are there."""
+        failures: list[Failure] = []
+        places = {skill.pin.get("server"): skill.pin.get("url") for skill in skills}
+        async with AsyncExitStack() as stack:
+            host, problems = await self._open(stack, places)
+            chosen: list[tuple[RegisteredSkill, str]] = []
+            for skill in skills:
+                label = skill.pin.get("server")
+                try:
+                    if label in problems:
+                        raise problems[label]
+                    found = await host.find(skill.pin.get("uri"), server=label)
+                    digest = await current_digest(host, found)
+                    if digest != skill.digest:
+                        raise not_what_is_pinned(skill, digest)
+                except SkillwireError as error:
+                    failures.append(Failure(skill.name, error))
+                    continue
+                chosen.append((found, skill.source))
+            return failures + await self._read_all(host, chosen, on_skill, places)
+
+    async def digests(
+        self, skills: Sequence[tuple[LockedSkill, Reference]]
+    ) -> list[tuple[LockedSkill, str, SkillwireError | None]]:
+        """What the servers have now for pinned skills: a digest, or why there is none.
+
+        No file is read, except of skills whose servers list no digests.
+        """
+        answers: list[tuple[LockedSkill, str, SkillwireError | None]] = []
+        places = {
+            reference.place: skill.pin.get("url") if skill.pin.get("server") == reference.place else ""
+            for skill, reference in skills
+        }
+        async with AsyncExitStack() as stack:
+            host, problems = await self._open(stack, places)
+            for skill, reference in skills:
+                try:
+                    found = [
+                        one for one in self._find(host, reference, problems) if one.entry.name == skill.name
+                    ]
+                    if not found:
+                        raise self._absent(
+                            host, reference.place, f"{reference.place} no longer has {skill.name}"
+                        )
+                    answers.append((skill, await current_digest(host, found[0]), None))
+                except SkillwireError as error:
+                    answers.append((skill, "", error))
+        return answers
+
+    async def _open(
+        self, stack: AsyncExitStack, places: Mapping[str, str]
+    ) -> tuple[SkillHost, dict[str, SkillwireError]]:
+        """A host of the servers that are asked, and why some of them cannot be."""
+        problems: dict[str, SkillwireError] = {}
+        servers: dict[str, ServerConfig] = {}
+        for label, url in places.items():
+            config = self.servers.get(label)
+            if config is None and url:
+                # The lock has its URL. It is used without a login, because a login is the user's own.
+                try:
+                    urlsplit(url)
+                    config = ServerConfig(url=url)
+                except (ValueError, SourceError):
+                    problems[label] = SourceError(f"{redact_url(url)} in skillwire.lock is not a valid URL")
+                    continue
+            if config is None:
+                problems[label] = self._not_configured(label)
+            elif config.approval is ApprovalMode.NEVER:
+                problems[label] = RefusedByPolicy(
+                    f"nothing is installed from {shown(label)}: the approval mode of that server is never"
+                )
+            else:
+                servers[label] = config
+        host = SkillHost(servers=servers, watch=False, limits=self.limits, publishers=self.publishers)
+        await stack.enter_async_context(host)
+        for state in host.admin.servers():
+            if state.status.value != _READY:
+                problems[state.label] = SourceError(
+                    f"MCP server {state.label} cannot be reached", said=state.reason
+                )
+        return host, problems
+
+    def _not_configured(self, label: str) -> SourceError:
+        near = get_close_matches(label, self.servers, n=1)
+        advice = (
+            f"did you mean {shown(near[0])}?"
+            if near
+            else f"add it with `skillwire servers add {shown(label)} URL`, "
+            f"write ./{shown(label)} if it is a folder, and https://github.com/{shown(label)}/NAME or "
+            f"git+https://HOST/{shown(label)}/NAME if it is a repository"
+        )
+        return SourceError(f"no server is called {shown(label)}: {advice}")
+
+    @staticmethod
+    def _absent(host: SkillHost, label: str, message: str) -> SkillwireError:
+        """Why a skill was not found: a server that gave no whole listing may still have it."""
+        for failure in host.log.failures():
+            if failure.origin is not None and failure.origin.label == label:
+                return SourceError(f"{label} did not list all its skills", said=failure.message)
+        return SkillNotFound(message)
+
+    def _find(
+        self, host: SkillHost, reference: Reference, problems: Mapping[str, SkillwireError]
+    ) -> list[RegisteredSkill]:
+        label, name = reference.place, reference.path
+        if label in problems:
+            raise problems[label]
+        skills = [skill for skill in host.skills() if skill.origin.label == label]
+        if not name or name == "*":
+            if not skills:
+                raise self._absent(host, label, f"{label} serves no skills")
+            return skills
+        found = [skill for skill in skills if skill.entry.name == name]
+        if len(found) != 1:
+            exact = [skill for skill in skills if "/".join(skill_path(skill.uri)) == name]
+            found = exact if len(exact) == 1 else found
+        if not found:
+            raise self._absent(
+                host, label, f"{label} has no skill called {shown(name)}: `skillwire list` shows what it has"
+            )
+        if len(found) > 1:
+            raise AmbiguousName(name, [f"{label}/{'/'.join(skill_path(skill.uri))}" for skill in found])
+        return found
+
+    async def _read_all(
+        self,
+        host: SkillHost,
+        chosen: Sequence[tuple[RegisteredSkill, str]],
+        on_skill: OnCandidate,
+        urls: Mapping[str, str],
+    ) -> list[Failure]:
+        failures: list[Failure] = []
+        sources = {(one.origin, one.uri): source for one, source in chosen}
+        done = 0
+        total = sum(len(one.entry.resources) for one, _ in chosen if one.entry.resources is not DYNAMIC)
+
+        def count(skill: RegisteredSkill) -> None:
+            nonlocal done
+            done += 1
+            self.on_progress(skill.origin.label, done, total)
+
+        def collect(skill: RegisteredSkill, found: Mapping[SkillUri, VerifiedFile] | SkillwireError) -> None:
+            try:
+                if isinstance(found, SkillwireError):
+                    raise found
+                url = urls.get(skill.origin.label, "")
+                candidate = self._candidate(skill, sources[skill.origin, skill.uri], found, url)
+            except SkillwireError as error:
+                failures.append(Failure(skill.entry.name, error))
+                return
+            on_skill(candidate)
+
+        for skill in [skill for skill, _ in chosen if is_computed(skill.entry)]:
+            try:
+                read = await host.admin.fetch_files(skill.handle)
+                collect(skill, {file.uri: file for file in read.files})
+            except SkillwireError as error:
+                collect(skill, error)
+        await host.admin.preview_skills(
+            (skill for skill, _ in chosen if not is_computed(skill.entry)),
+            together=_FILES_TOGETHER,
+            on_file=count,
+            on_skill=collect,
+        )
+        return failures
+
+    def _candidate(
+        self, skill: RegisteredSkill, source: str, files: Mapping[SkillUri, VerifiedFile], locked_url: str
+    ) -> Candidate:
+        entry = check_entry(skill.entry, limits=self.limits)
+        root = skill_root(entry.uri)
+        content = {"/".join(path_below(uri, root)): file.data for uri, file in files.items()}
+        config = self.servers.get(skill.origin.label)
+        url = (config.url or "") if config is not None else locked_url
+        candidate = make_candidate(
+            with_interpreters(sorted(content.items())),
+            source=source,
+            pin=Pin.make(
+                "mcp",
+                server=skill.origin.label,
+                uri=entry.uri,
+                url=redact_url(url) if url else "",
+                digests="computed" if is_computed(skill.entry) else "",
+            ),
+            expected_name=entry.name,
+            publishers=self.publishers,
+            limits=self.limits,
+        )
+        # Of a skill without digests, the approval is of the installed copy alone.
+        return candidate if is_computed(skill.entry) else replace(candidate, entry=entry)

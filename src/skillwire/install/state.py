@@ -21,10 +21,9 @@ from typing import Any, Final, cast
 import platformdirs
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.files import try_lock, write_atomic
-from skillwire.install.lock import Lock, LockedSkill
-from skillwire.install.lock_format import format_lock, parse_lock
-from skillwire.install.plan import Placed
+from skillwire.files import make_folder, try_lock, write_atomic
+from skillwire.install.lock import Lock, LockedSkill, format_lock, parse_lock
+from skillwire.install.plan import Installation
 from skillwire.json_types import is_list, is_object
 
 _VERSION: Final = 1
@@ -58,7 +57,7 @@ class Acceptance:
 class InstallState:
     """The state of one root. Values are replaced, never changed."""
 
-    placed: Mapping[Path, Placed] = field(default_factory=dict[Path, Placed])
+    placed: Mapping[Path, Installation] = field(default_factory=dict[Path, Installation])
     accepted: Mapping[str, Acceptance] = field(default_factory=dict[str, Acceptance])
     """What was approved for installation, by `acceptance_key`."""
     history: Mapping[str, tuple[Version, ...]] = field(default_factory=dict[str, tuple[Version, ...]])
@@ -72,7 +71,7 @@ class InstallState:
         given = Acceptance(_now(), _user())
         return replace(self, accepted={**self.accepted, **{acceptance_key(skill): given for skill in skills}})
 
-    def put(self, placed: Mapping[Path, Placed], gone: Iterable[Path] = ()) -> InstallState:
+    def put(self, placed: Mapping[Path, Installation], gone: Iterable[Path] = ()) -> InstallState:
         """The state after something was installed at places, and removed from others."""
         left = {path: one for path, one in self.placed.items() if path not in set(gone)}
         return replace(self, placed={**left, **placed})
@@ -163,7 +162,7 @@ class StateFiles:
             },
         }
         try:
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(file.parent)
             write_atomic(file, json.dumps(document).encode())
         except OSError as error:
             raise SourceError(
@@ -193,7 +192,7 @@ class StateFiles:
         """Let one process at a time work on a root; another one waits, after `on_wait`."""
         path = self.file(root).with_suffix(".lock")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         except OSError as error:
             raise SourceError(
@@ -225,7 +224,7 @@ def _parse(document: object) -> InstallState:
     history = _object(document["history"])
     return InstallState(
         placed={
-            Path(path): Placed(str(row["name"]), frozenset(row["digests"]), bool(row["link"]))
+            Path(path): Installation(str(row["name"]), frozenset(row["digests"]), bool(row["link"]))
             for path, row in placed.items()
         },
         accepted={key: Acceptance(str(row["at"]), str(row["by"])) for key, row in accepted.items()},

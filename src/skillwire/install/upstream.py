@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
-from skillwire.install.candidates import Candidate, Failure, Fetched, OnCandidate, not_what_is_pinned
-from skillwire.install.freshness import Check
+from skillwire.install.candidates import Candidate, Check, Failure, Fetched, OnCandidate, not_what_is_pinned
 from skillwire.install.lock import LockedSkill
 from skillwire.install.sources import INSTALLED, SourceSkills
-from skillwire.issues import shown
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.sources.reference import Reference, SourceKind, parse_reference
+from skillwire.sources import Reference, SourceKind, parse_reference
+from skillwire.text import shown
 
 if TYPE_CHECKING:
-    from skillwire.host.config.server import ServerConfig
-    from skillwire.install.servers import ServerSkills
-    from skillwire.trust.publishers import Publisher
+    from skillwire.host import ServerConfig
+    from skillwire.install.sources import ServerSkills
+    from skillwire.trust import Publisher
 
 _TOGETHER: Final = 16
 
@@ -44,6 +43,8 @@ class Upstream:
     publishers: Sequence[Publisher] = ()
     required: Sequence[tuple[str, str]] = ()
     """Patterns of sources, each with the publisher who must have signed what comes from there."""
+    tokens: Sequence[tuple[str, str]] = ()
+    """Patterns of sites, each with the token that they ask for."""
     limits: Limits = DEFAULT_LIMITS
     on_progress: Callable[[str, int, int], None] = field(default=lambda what, done, total: None)
     """Called with what is fetched, how much of it is there, and how much there will be."""
@@ -248,11 +249,11 @@ class Upstream:
 
     def _servers(self) -> ServerSkills:
         # Imported here: a sync that fetches nothing needs no host.
-        from skillwire.install.servers import ServerSkills
+        from skillwire.install.sources import ServerSkills
 
         return ServerSkills(
             self.servers, publishers=self.publishers, limits=self.limits, on_progress=self.on_progress
         )
 
     def _others(self) -> SourceSkills:
-        return SourceSkills(self.base, self.publishers, self.limits)
+        return SourceSkills(self.base, self.publishers, self.limits, self.tokens)

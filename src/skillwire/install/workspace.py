@@ -15,20 +15,22 @@ from typing import Final
 
 import platformdirs
 
-from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError
-from skillwire.files import read_regular, write_atomic
-from skillwire.install.agents import Places, Scope, detect_agents, find_agents, shares_canonical
-from skillwire.install.apply import Outcome, StepWriter, recover
-from skillwire.install.disk import knows_modes, look_at_all, read_file, target_folders
-from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin
-from skillwire.install.lock_format import format_lock, parse_lock
-from skillwire.install.plan import Act, Found, Placed, Plan, Step, Tree, plan
+from skillwire.clients import Places, Scope, agents, detect_agents, find_agents, shares_canonical
+from skillwire.consent import ConsentStore, Key
+from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
+from skillwire.files import make_folder, read_regular, write_atomic
+from skillwire.host import LocalDirectory, ServerConfig, default_directories, state_places
+from skillwire.host.directories import label_directories, origin_identities
+from skillwire.install.apply import Outcome, StepWriter, recover, write_tree
+from skillwire.install.candidates import Candidate, read_folder
+from skillwire.install.disk import VersionStore, knows_modes, look_at_all, read_file, target_folders
+from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin, format_lock, parse_lock
+from skillwire.install.plan import Act, DiskState, Installation, Plan, Step, Tree, plan
 from skillwire.install.state import InstallState, StateFiles
-from skillwire.install.versions import VersionStore
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest, SetDigest, digest_of
-from skillwire.skill.names import parse_name
-from skillwire.skill.uris import SKILL_FILE
+from skillwire.net import ArchiveFile, write_tar_gz
+from skillwire.skill import SKILL_FILE, Digest, SetDigest, SkillEntry, digest_of, parse_name
+from skillwire.trust import Approval, Grants, Origin, approve
 
 _LOCK_MODE: Final = 0o644
 
@@ -71,18 +73,23 @@ class Workspace:
     def root(self) -> Path:
         return self.places.root(self.scope)
 
+    @property
+    def option(self) -> str:
+        """What a command line needs to mean this workspace: empty, or ` --user`."""
+        return " --user" if self.scope is Scope.USER else ""
+
     # The lock file
 
     def read_lock(self) -> Lock | None:
         """The lock, or `None` when there is none."""
         try:
-            data = read_regular(self.lock_file, self.limits.lock_bytes + 1)
+            data = read_regular(self.lock_file, self.limits.document_bytes + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise SourceError(f"{self.lock_file} cannot be read: {error.strerror}") from None
-        if len(data) > self.limits.lock_bytes:
-            raise LimitExceeded(f"{self.lock_file} has more than {self.limits.lock_bytes:,} bytes")
+        if len(data) > self.limits.document_bytes:
+            raise LimitExceeded(f"{self.lock_file} has more than {self.limits.document_bytes:,} bytes")
         try:
             return parse_lock(data.decode("utf-8"), file=str(self.lock_file))
         except UnicodeDecodeError:
@@ -116,7 +123,7 @@ class Workspace:
         except OSError:
             pass
         try:
-            self.lock_file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.lock_file.parent)
             write_atomic(self.lock_file, text, mode=_LOCK_MODE)
         except OSError as error:
             raise SourceError(
@@ -136,6 +143,25 @@ class Workspace:
                 if self.places.folder(agent, self.scope) is not None
                 and not shares_canonical(agent, self.places, self.scope)
             )
+        )
+
+    def readers(self, targets: Iterable[str]) -> list[tuple[str, str]]:
+        """The agents that are found here and read what is installed, those of `targets` too: the name of
+        each, and `link` or `copy` for one with a folder of its own."""
+        chosen = set(targets)
+        found = {agent.id: agent for agent in detect_agents(self.places, self.scope)}
+        found |= {agent.id: agent for agent in find_agents(chosen)}
+        return [
+            (agent.name, ("link" if self.links else "copy") if agent.id in chosen else "")
+            for agent in sorted(found.values(), key=lambda agent: (agent.id not in chosen, agent.name))
+            if agent.id in chosen or shares_canonical(agent, self.places, self.scope)
+        ]
+
+    def replaced_by(self, name: str, targets: Iterable[str]) -> list[str]:
+        """The agents that read what is installed, and bring along a skill of this name."""
+        readers = {reader for reader, _ in self.readers(targets)}
+        return sorted(
+            agent.name for agent in agents().values() if agent.name in readers and name in agent.built_in
         )
 
     def folders(self, lock: Lock) -> dict[str, Path]:
@@ -228,11 +254,11 @@ class Workspace:
             state = self._keep_replaced(made, state)
             # Written first: a process that dies leaves one of the two versions, and both are ours.
             pending = {
-                step.path: Placed(
+                step.path: Installation(
                     step.name,
-                    state.placed.get(step.path, Placed(step.name)).digests
+                    state.placed.get(step.path, Installation(step.name)).digests
                     | ({step.skill.digest} if step.skill else frozenset[str]()),
-                    state.placed.get(step.path, Placed(step.name)).link and step.link_to is not None,
+                    state.placed.get(step.path, Installation(step.name)).link and step.link_to is not None,
                 )
                 for step in made.writes
                 if step.act is not Act.REMOVE
@@ -325,7 +351,7 @@ class PlanRun:
             if step.skill is None:
                 placed.pop(step.path, None)
             else:
-                placed[step.path] = Placed(step.name, frozenset({step.skill.digest}), outcome.link)
+                placed[step.path] = Installation(step.name, frozenset({step.skill.digest}), outcome.link)
         installed = [outcome.step.skill for outcome in outcomes if outcome.done and outcome.step.skill]
         accepted = self.accepted
         state = replace(self.state, placed=placed).accept(accepted)
@@ -336,19 +362,124 @@ class PlanRun:
         return outcomes, state
 
 
-def _noted(made: Plan, state: InstallState) -> Mapping[Path, Placed]:
+def _noted(made: Plan, state: InstallState) -> Mapping[Path, Installation]:
     """What is installed where, including the folders that matched already."""
     placed = dict(state.placed)
     for step in made.steps:
         if step.act is Act.CURRENT and step.skill is not None:
-            placed[step.path] = Placed(
+            placed[step.path] = Installation(
                 step.name, frozenset({step.skill.digest}), not isinstance(step.found, Tree)
             )
     planned = {step.path for step in made.steps}
     return {path: one for path, one in placed.items() if path in planned or os.path.lexists(path)}
 
 
-def _only_modes_differ(act: Act, found: Found, skill: LockedSkill | None) -> bool:
+def _only_modes_differ(act: Act, found: DiskState, skill: LockedSkill | None) -> bool:
     return (
         act is Act.REPLACE and skill is not None and isinstance(found, Tree) and found.digest == skill.digest
     )
+
+
+_HOW = "install"
+
+
+@dataclass(frozen=True, slots=True)
+class HostApprovals:
+    """Records installations as approvals. `servers` are the configured ones, by label."""
+
+    servers: Mapping[str, ServerConfig]
+    file: Path | None = None
+    """Where approvals are stored; by default where every host stores them."""
+
+    async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
+        """Store the approvals of these, all or none."""
+        directories = _project_directories(workspace) if workspace.scope is Scope.PROJECT else []
+        places = [(directory.path.resolve(), directory.origin) for directory in directories]
+        folders: dict[tuple[str, ...], set[Path]] = {}
+        servers = {Origin.mcp(label): config for label, config in self.servers.items()}
+        store = ConsentStore(self.file or state_places().approvals)
+        store.bind(origin_identities(servers, directories))
+        approved: dict[Key, tuple[Approval, SkillEntry]] = {}
+        for candidate, given in installed:
+            powers = candidate.skill.powers
+            # What a skill does not ask for is not granted to it either.
+            grants = Grants(
+                allowed_tools=given.allowed_tools and bool(powers.allowed_tools),
+                execute_code=given.execute_code and bool(powers.scripts),
+            )
+            origin = Origin.mcp(label) if (label := candidate.skill.pin.get("server")) else None
+            # A host that does not know the server asks when it does.
+            if candidate.entry is not None and origin in servers:
+                given_to = approve(candidate.entry, origin, grants=grants)
+                approved[store.key(origin, candidate.entry.uri)] = (given_to, candidate.entry)
+            targets = candidate.skill.targets
+            if targets not in folders:
+                folders[targets] = set(workspace.folders(Lock((candidate.skill,))).values())
+            for place, local_origin in places:
+                if place in folders[targets]:
+                    entry = candidate.local_entry
+                    local = approve(entry, local_origin, grants=grants)
+                    approved[store.key(local_origin, entry.uri)] = (local, entry)
+        if approved:
+            await store.approve_all(approved, how=_HOW)
+
+
+def _project_directories(workspace: Workspace) -> list[LocalDirectory]:
+    """The directories of the project that a host reads."""
+    usual = default_directories(workspace.places.project, workspace.places.home)
+    return [one for one in label_directories(usual, ()) if not one.origin.is_own]
+
+
+def content_of(workspace: Workspace, skill: LockedSkill) -> dict[str, bytes]:
+    """The bytes of a pinned skill, from the version store or from its folder, verified."""
+    if workspace.versions.has(skill):
+        return workspace.versions.content(skill)
+    folder = workspace.places.canonical(workspace.scope) / skill.name
+    files = read_folder(folder, limits=workspace.limits).get("", ()) if folder.is_dir() else ()
+    content = {file.path: file.data for file in files}
+    wanted = {file.path: file.digest for file in skill.files}
+    actual = {path: digest_of(data) for path, data in content.items()}
+    if actual != wanted:
+        raise VerificationError(
+            f"{skill.name} is not installed as pinned: run `skillwire sync{workspace.option}` first",
+            uri=skill.name,
+        )
+    return content
+
+
+def export_skills(
+    workspace: Workspace, place: Path, names: Iterable[str] | None = None
+) -> tuple[LockedSkill, ...]:
+    """Write pinned skills and their lock to a new folder, or to a reproducible archive."""
+    lock = workspace.require_lock()
+    skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
+    text = format_lock(replace(lock, skills=tuple(skills)))
+    contents = {skill.name: content_of(workspace, skill) for skill in skills}
+    if place.name.endswith((".tar.gz", ".tgz")):
+        files = [
+            ArchiveFile(f"{skill.name}/{file.path}", contents[skill.name][file.path], file.executable)
+            for skill in skills
+            for file in skill.files
+        ]
+        _write_new(place, write_tar_gz([*files, ArchiveFile("skillwire.lock", text.encode())]))
+        return tuple(skills)
+    if place.name.endswith((".zip", ".tar", ".tar.bz2", ".tar.xz", ".tar.zst")):
+        raise SourceError(f"{place}: only .tar.gz archives are written: name one, or a new folder")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise SourceError(f"{place} already exists: name a new folder, or a file that ends in .tar.gz")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for skill in skills:
+            write_tree(place / skill.name, skill, contents[skill.name])
+        (place / "skillwire.lock").write_text(text, "utf-8")
+    except OSError as error:
+        raise SourceError(f"{place} cannot be written: {error.strerror}") from None
+    return tuple(skills)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data, mode=0o644)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be written: {error.strerror}") from None

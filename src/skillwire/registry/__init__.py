@@ -8,23 +8,26 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.registry.access import Access as Access
-    from skillwire.registry.access import Caller as Caller
+    from skillwire.registry.access import RegistryCaller as RegistryCaller
     from skillwire.registry.access import Role as Role
+    from skillwire.registry.access import Subject as Subject
     from skillwire.registry.access import TokenRow as TokenRow
     from skillwire.registry.app import RegistryApp as RegistryApp
-    from skillwire.registry.approvals import SharedApprovals as SharedApprovals
-    from skillwire.registry.approvals import StoreAudit as StoreAudit
     from skillwire.registry.audit import AuditLine as AuditLine
+    from skillwire.registry.audit import StoreAudit as StoreAudit
     from skillwire.registry.catalog import View as View
     from skillwire.registry.client import Folder as Folder
+    from skillwire.registry.client import Outcome as Outcome
+    from skillwire.registry.client import publish_each as publish_each
     from skillwire.registry.client import publish_over_http as publish_over_http
     from skillwire.registry.client import publish_to_store as publish_to_store
     from skillwire.registry.client import read_skill as read_skill
+    from skillwire.registry.consent import SharedConsent as SharedConsent
     from skillwire.registry.drafts import Draft as Draft
     from skillwire.registry.drafts import FileRow as FileRow
     from skillwire.registry.drafts import Published as Published
+    from skillwire.registry.drafts import UploadRow as UploadRow
     from skillwire.registry.drafts import VersionRow as VersionRow
-    from skillwire.registry.login import OAuthSettings as OAuthSettings
     from skillwire.registry.publishing import Publishing as Publishing
     from skillwire.registry.source import Feed as Feed
     from skillwire.registry.source import StoreSource as StoreSource
@@ -33,14 +36,13 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
-        "access": "Access Caller Role TokenRow",
+        "access": "Access RegistryCaller Role Subject TokenRow",
         "app": "RegistryApp",
-        "approvals": "SharedApprovals StoreAudit",
-        "audit": "AuditLine",
+        "audit": "AuditLine StoreAudit",
         "catalog": "View",
-        "client": "Folder publish_over_http publish_to_store read_skill",
-        "login": "OAuthSettings",
-        "drafts": "Draft FileRow Published VersionRow",
+        "client": "Folder Outcome publish_each publish_over_http publish_to_store read_skill",
+        "consent": "SharedConsent",
+        "drafts": "Draft FileRow Published UploadRow VersionRow",
         "publishing": "Publishing",
         "source": "Feed StoreSource",
         "store": "Store",

@@ -1,24 +1,22 @@
-"""RegistryApp: a registry over HTTP. Readers use MCP at `/mcp`; publishers have a path of their own.
-
-Callers with the same permissions share one `SkillServer` over what they may see. Nothing of another view is
-in it, so nothing of it can leak: not from a cache, not to a session, not in a notification.
-"""
+"""RegistryApp: a registry over HTTP. Readers use MCP at `/mcp`; publishers have a path of their own."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections import OrderedDict
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias, TypeVar, cast
+from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
 
+from skillwire.access import OAuthSettings
+from skillwire.access.identity import NO_TOKEN
+from skillwire.documents import DocumentError
 from skillwire.errors import (
     FormatError,
     LimitExceeded,
@@ -28,26 +26,48 @@ from skillwire.errors import (
     SourceError,
     VersionConflict,
 )
-from skillwire.issues import Issue, shown
-from skillwire.registry.access import ALL, Access, Caller, Role
+from skillwire.issues import Issue
+from skillwire.registry.access import (
+    ADMIN_PATH,
+    ALL,
+    Access,
+    Administration,
+    RegistryCaller,
+    Role,
+    namespace_of,
+)
 from skillwire.registry.catalog import StoreCatalog, View
 from skillwire.registry.drafts import PUBLISH_PATH, Draft, parse_draft
-from skillwire.registry.endpoints import OCI_PATH, SITE_PATH, OciEndpoint, SiteEndpoint
-from skillwire.registry.login import METADATA_PATH, Login, OAuthSettings, resource_metadata
+from skillwire.registry.endpoints import OCI_PATH, SITE_PATH, OciEndpoint, SiteEndpoint, namespaces_in
+from skillwire.registry.identity import StoreIdentity
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.source import Feed, StoreSource
-from skillwire.registry.store import Store
-from skillwire.server.app import SkillServer
-from skillwire.server.http.app import HEALTH_PATH, MCP_PATH, METRICS_PATH, HostNames, McpEndpoint
-from skillwire.server.http.asgi import Receive, Scope, Send, refuse_method, respond
-from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
-from skillwire.server.legacy.features import LegacyFeatures
-from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
-from skillwire.skill.digests import digest_of
+from skillwire.registry.store import Store, StoreBusy
+from skillwire.server import (
+    DEFAULT_OPTIONS,
+    HostNames,
+    HttpFrontend,
+    LegacyFeatures,
+    McpEndpoint,
+    Receive,
+    Route,
+    Scope,
+    Send,
+    ServerOptions,
+    SkillServer,
+    State,
+    Status,
+    ViewPool,
+    parse_json,
+)
+from skillwire.server.http.asgi import JSON, PeekedBody, respond, respond_json
+from skillwire.skill import digest_of
+from skillwire.text import shown
 
-_MOST_VIEWS: Final = 256
-_CHECK_SECONDS: Final = 1.0
-_JSON: Final = b"application/json"
+T = TypeVar("T")
+
+Serve: TypeAlias = Callable[[RegistryCaller, Scope, Receive, Send], Awaitable[None]]
+
 _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (SkillNotFound, 404),
     (VersionConflict, 409),
@@ -55,19 +75,18 @@ _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (RefusedByPolicy, 422),
     (FormatError, 422),
 )
+_WRITERS: Final = 8
+_DEGRADED_SECONDS: Final = 10.0
 _AWAY: Final = "the registry's database cannot be used right now: try again later"
 
 _log = logging.getLogger(__name__)
 
 
-class RegistryApp(ObservedApp):
-    """The ASGI application of one replica. It must run with its lifespan. Each request passes these steps:
+class RegistryApp(HttpFrontend[RegistryCaller, View]):
+    """The ASGI application of one replica. It must run with its lifespan.
 
-    1. the health check, and how to sign in,
-    2. the caller, who must have been granted something,
-    3. the metrics,
-    4. the `Host` header,
-    5. the path: MCP, publishing, the index of a site, OCI.
+    Its routes are MCP, publishing, the index of a site, and OCI. Callers with the same permissions share one
+    `SkillServer` over what they may see.
     """
 
     def __init__(
@@ -81,153 +100,135 @@ class RegistryApp(ObservedApp):
         allowed_hosts: Iterable[str] = (),
         stateless: bool = False,
     ) -> None:
-        super().__init__()
         # Features that describe all skills at once are of no use here, nor is a prompt for each of 100,000.
         features = LegacyFeatures(
             index="off", manifests=False, prompt_xml=False, prompts=False, tools=options.legacy_features.tools
         )
         self._options = replace(options, cache_scope="private", legacy_features=features)
-        self._name = name
-        self._instructions = instructions
-        self._stateless = stateless
         self._store = store
-        self._hosts = HostNames(allowed_hosts)
         self._feed = Feed(store)
         self._publishing = Publishing(store, limits=options.limits)
-        self._login = Login(Access(store), oauth)
-        self._views: OrderedDict[View, _Running] = OrderedDict()
-        self._starting = asyncio.Lock()
+        self._administration = Administration(store)
+        # Publishers wait here for their turn, not in the threads that readers need too.
+        self._writers = anyio.CapacityLimiter(_WRITERS)
+        self._refused = self._published = 0
+        self._has_current_tables = False
         self._site = SiteEndpoint()
         self._oci = OciEndpoint()
+        hosts = HostNames(allowed_hosts).all
 
-    def end_streams(self) -> None:
-        """End the event streams that clients keep open."""
-        for running in self._views.values():
-            running.app.end_streams()
+        def make(view: View) -> tuple[McpEndpoint, None]:
+            source = StoreSource(store, view, feed=self._feed)
+            own = replace(self._options, limits=pool.limits_of_next)
+            server = SkillServer(source, name=name, instructions=instructions, options=own)
+            return server.endpoint(hosts, stateless=stateless), None
 
-    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        async with AsyncExitStack() as stack:
-            try:
-                await self._feed.start()
-            except SkillwireError as error:
-                await send({"type": "lifespan.startup.failed", "message": str(error)})
-                return
-            stack.push_async_callback(self._feed.stop)
-            stack.push_async_callback(self._close_views)
-            checking = asyncio.create_task(self._end_revoked())
-            stack.callback(checking.cancel)
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
+        pool: ViewPool[View] = ViewPool(make, limits=options.limits)
+        super().__init__(
+            StoreIdentity(Access(store), oauth, limits=options.limits),
+            pool,
+            (
+                Route(PUBLISH_PATH, self._answering(self._publish)),
+                Route(ADMIN_PATH, self._answering(self._administrate)),
+                Route(SITE_PATH, self._answering(self._serve_site), is_prefix=True),
+                Route(OCI_PATH, self._answering(self._serve_oci), is_prefix=True),
+            ),
+            view_of=lambda caller, _headers: caller.view,
+            status=Status(state=self._state, health=self._health, gauges=self._gauges),
+            running=self._follow,
+            allowed_hosts=allowed_hosts,
+            limits=options.limits,
+        )
 
-    async def _close_views(self) -> None:
-        while self._views:
-            _, running = self._views.popitem()
-            await running.stop()
+    async def _write(self, call: Callable[[], T]) -> T:
+        """Call what writes to the database, in a thread. Whoever finds the queue full is told at once."""
+        if self._writers.statistics().tasks_waiting >= self._options.limits.registry_queue:
+            self._refused += 1
+            raise StoreBusy
+        return await anyio.to_thread.run_sync(call, limiter=self._writers)
 
-    async def _serve(self, scope: Scope, receive: Receive, request: Request) -> None:
-        path, send = str(scope["path"]), request.observe
-        if path == HEALTH_PATH:
-            await self._report_health(scope, send)
-            return
-        if path.startswith(METADATA_PATH) and self._login.oauth is not None:
-            if not await refuse_method(scope, send):
-                await _send_json(scope, send, 200, resource_metadata(self._login.oauth))
-            return
+    @asynccontextmanager
+    async def _follow(self) -> AsyncGenerator[None]:
+        await self._feed.start()
+        if self._feed.has_read:
+            await self._check_tables()
         try:
-            caller = await self._login.caller(scope["headers"])
-        except SourceError as error:
-            self._log_outage(error)
-            await respond(scope, send, 503, f"{_AWAY}\n")
-            return
-        if caller is None or not caller.roles:
-            await self._refuse(scope, send, is_given=caller is None)
-            return
-        request.user = caller.name
-        if path == METRICS_PATH:
-            await self._report_metrics(scope, send)
-        elif not self._hosts.match(scope):
-            text = "This registry is not known under the name in the Host header; allow it with --allow-host"
-            await respond(scope, send, 421, f"{text}\n")
-        else:
+            yield
+        finally:
+            await self._feed.stop()
+
+    async def serve_view(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the view of its caller. Somebody who did not sign in and asks for what is not
+        open to anyone is told how to."""
+        if not caller.credential and scope["method"] == "POST":
+            body = await PeekedBody.read(receive, self._options.limits)
+            if any(not caller.view.has(namespace) for namespace in await namespaces_in(scope, body.data)):
+                await self.refuse(scope, send, NO_TOKEN)
+                return
+            receive = body.receive
+        await super().serve_view(caller, scope, receive, send)
+
+    def _answering(self, serve: Serve) -> Serve:
+        """`serve`, with an error as JSON."""
+
+        async def answer(caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
             try:
-                await self._answer(caller, scope, receive, send)
+                await serve(caller, scope, receive, send)
             except SourceError as error:
-                self._log_outage(error)
-                await _send_json(scope, send, 503, {"error": _AWAY})
+                # The message of another error is for the operator alone: it names the database.
+                self.telemetry.warn(_log, "database", str(error))
+                is_busy = isinstance(error, StoreBusy)
+                headers = [(b"retry-after", b"2" if is_busy else b"1")]
+                text = json.dumps({"error": str(error) if is_busy else _AWAY})
+                await respond(scope, send, 503, f"{text}\n", media=JSON, headers=headers)
             except SkillwireError as error:
                 status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-                await _send_json(scope, send, status, {"error": str(error)})
+                await respond_json(scope, send, status, {"error": str(error)})
 
-    async def _answer(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
-        if path == MCP_PATH:
-            running = await self._running_for(caller.view)
-            await running.app(scope, receive, send)
-        elif path == PUBLISH_PATH:
-            await self._publish(caller, scope, receive, send)
-        elif path.startswith(SITE_PATH):
+        return answer
+
+    async def _serve_site(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
+        if not await self._refuse_closed(caller, SITE_PATH, scope, send):
             await self._site(StoreCatalog(self._store, caller.view), scope, send)
-        elif path.startswith(OCI_PATH):
+
+    async def _serve_oci(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
+        if not await self._refuse_closed(caller, OCI_PATH, scope, send):
             await self._oci(StoreCatalog(self._store, caller.view), scope, send)
-        else:
-            await respond(scope, send, 404, "Not Found\n")
 
-    async def _end_revoked(self) -> None:
-        """End the streams of callers who may no longer see what they did."""
-        while True:
-            await asyncio.sleep(_CHECK_SECONDS)
-            for view, running in list(self._views.items()):
-                for request in running.app.open_requests():
-                    try:
-                        caller = await self._login.caller(request.headers)
-                    except SkillwireError:
-                        continue  # The caller cannot be checked now.
-                    if caller is None or caller.view != view:
-                        request.end()
+    async def _refuse_closed(self, caller: RegistryCaller, prefix: str, scope: Scope, send: Send) -> bool:
+        """Say how to sign in, if a path is in a namespace that is not open to anyone."""
+        namespace, slash, _ = unquote(scope["path"][len(prefix) :]).partition("/")
+        if caller.credential or not slash or caller.view.has(namespace):
+            return False
+        await self.refuse(scope, send, NO_TOKEN)
+        return True
 
-    async def _running_for(self, view: View) -> _Running:
-        running = self._views.get(view)
-        if running is None:
-            async with self._starting:
-                running = self._views.get(view)
-                if running is None:
-                    source = StoreSource(self._store, view, feed=self._feed)
-                    server = SkillServer(
-                        source, name=self._name, instructions=self._instructions, options=self._options
-                    )
-                    running = _Running(server.endpoint(self._hosts.all, stateless=self._stateless))
-                    await running.start()
-                    self._views[view] = running
-                    while len(self._views) > _MOST_VIEWS:
-                        _, oldest = self._views.popitem(last=False)
-                        await oldest.stop()
-        self._views.move_to_end(view)
-        return running
-
-    async def _publish(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _publish(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
         """Accept a manifest and some of its files. Respond with what is missing, or publish a complete
         version."""
         if scope["method"] != "POST":
             await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"POST")])
             return
+        if not caller.credential:
+            await self.refuse(scope, send, NO_TOKEN)
+            return
         draft, contents = await self._parts(caller, scope, receive)
         if not caller.may(Role.READ, draft.namespace):
             raise SkillNotFound(f"there is no namespace {draft.namespace}")
         if not caller.may(Role.PUBLISH, draft.namespace):
-            await _send_json(scope, send, 403, {"error": f"you may not publish to {draft.namespace}"})
+            await respond_json(scope, send, 403, {"error": f"you may not publish to {draft.namespace}"})
             return
         wanted = {file.digest for file in draft.files}
         if contents:
             if any(digest_of(data) not in wanted for data in contents):
                 raise _bad_request("a file is not in the manifest, or does not match its digest")
-            await anyio.to_thread.run_sync(partial(self._publishing.upload, draft.namespace, contents))
-        missing = await anyio.to_thread.run_sync(partial(self._publishing.missing, draft))
+            await self._write(partial(self._publishing.upload, draft.namespace, contents, by=caller.name))
+        missing = await self._write(partial(self._publishing.missing, draft, by=caller.name))
         if missing:
-            await _send_json(scope, send, 202, {"missing": missing})
+            await respond_json(scope, send, 202, {"missing": missing})
             return
-        done = await anyio.to_thread.run_sync(partial(self._publishing.publish, draft, by=caller.name))
+        done = await self._write(partial(self._publishing.publish, draft, by=caller.name))
+        self._published += done.is_new
         body = {
             "namespace": done.namespace,
             "name": done.name,
@@ -235,10 +236,40 @@ class RegistryApp(ObservedApp):
             "set_digest": done.set_digest,
             "signer": done.signer or None,
             "is_new": done.is_new,
+            "channel": done.channel,
+            "listed": done.listed,
         }
-        await _send_json(scope, send, 201 if done.is_new else 200, body)
+        await respond_json(scope, send, 201 if done.is_new else 200, body)
 
-    async def _parts(self, caller: Caller, scope: Scope, receive: Receive) -> tuple[Draft, list[bytes]]:
+    async def _administrate(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a command of an administrator: a JSON object with `command` and `arguments`."""
+        if scope["method"] != "POST":
+            await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"POST")])
+            return
+        if not caller.credential:
+            await self.refuse(scope, send, NO_TOKEN)
+            return
+        body = await PeekedBody.read(receive, self._options.limits)
+        try:
+            request = await parse_json(body.data, self._options.limits)
+        except DocumentError:
+            raise _bad_request("the request is not JSON") from None
+        fields = cast("dict[str, object]", request) if isinstance(request, dict) else {}
+        command, arguments = fields.get("command"), fields.get("arguments")
+        if not isinstance(command, str) or not isinstance(arguments, dict):
+            raise _bad_request("a command and its arguments are missing")
+        given = cast("dict[str, object]", arguments)
+        where = namespace_of(command, given)
+        if not caller.may(Role.ADMIN, where):
+            place = "every namespace" if where == ALL else where
+            await respond_json(scope, send, 403, {"error": f"this needs the role admin in {shown(place)}"})
+            return
+        answer = await self._write(partial(self._administration.run, command, given, by=caller.name))
+        await respond_json(scope, send, 200, answer)
+
+    async def _parts(
+        self, caller: RegistryCaller, scope: Scope, receive: Receive
+    ) -> tuple[Draft, list[bytes]]:
         from starlette.datastructures import UploadFile
         from starlette.exceptions import HTTPException
         from starlette.formparsers import MultiPartException
@@ -260,80 +291,62 @@ class RegistryApp(ObservedApp):
             if not isinstance(manifest, str):
                 raise _bad_request("the field manifest is missing")
             try:
-                draft = parse_draft(_with_namespace(json.loads(manifest), caller), limits=limits)
-            except (ValueError, RecursionError):
+                fields = await parse_json(manifest, limits, what="the manifest")
+                draft = parse_draft(_with_namespace(fields, caller), limits=limits)
+            except DocumentError:
                 raise _bad_request("the field manifest is not JSON") from None
             contents = [await part.read() for _, part in form.multi_items() if isinstance(part, UploadFile)]
         finally:
             await form.close()
         return draft, contents
 
-    async def _refuse(self, scope: Scope, send: Send, *, is_given: bool) -> None:
-        challenge = 'Bearer realm="skillwire"'
-        if is_given:
-            challenge += ', error="invalid_token"'
-        if self._login.oauth is not None:
-            base = self._login.oauth.audience.removesuffix(MCP_PATH).rstrip("/")
-            challenge += f', resource_metadata="{base}{METADATA_PATH}"'
-        headers = [(b"www-authenticate", challenge.encode())]
-        await respond(scope, send, 401, "A bearer token is required.\n", headers=headers)
+    async def _state(self) -> State:
+        """By when the feed was read last: a query of its own could hang."""
+        lag = self._feed.lag_seconds
+        if not self._feed.has_read or lag > self._options.limits.registry_stale_seconds:
+            return "error"
+        if not (self._has_current_tables or await self._check_tables()):
+            return "error"
+        return "degraded" if lag > _DEGRADED_SECONDS else "ok"
 
-    async def _report_metrics(self, scope: Scope, send: Send) -> None:
-        if await refuse_method(scope, send):
-            return
-        gauges = {
-            "views": ("Servers for callers with the same permissions.", float(len(self._views))),
-            "change": ("The number of the last change that was seen.", float(self._feed.number)),
-            "connections": ("Open HTTP connections.", float(self.connections())),
-            "start_time_seconds": ("When the server started.", self.telemetry.started),
-        }
-        await respond(scope, send, 200, self.telemetry.render(gauges), media=METRICS_TYPE)
-
-    async def _report_health(self, scope: Scope, send: Send) -> None:
-        if await refuse_method(scope, send):
-            return
+    async def _check_tables(self) -> bool:
         try:
-            await anyio.to_thread.run_sync(StoreCatalog(self._store, View()).last_change)
+            await anyio.to_thread.run_sync(self._store.check_tables)
         except SourceError as error:
-            self._log_outage(error)
-            await _send_json(scope, send, 503, {"status": "error"})
-            return
-        await _send_json(scope, send, 200, {"status": "ok"})
+            self.telemetry.warn(_log, "tables", str(error))
+            return False
+        self._has_current_tables = True
+        return True
 
-    def _log_outage(self, error: SourceError) -> None:
-        """For the operator alone: the message names the database."""
-        self.telemetry.warn(_log, "database", str(error))
+    async def _health(self) -> dict[str, object]:
+        return {
+            "change": self._feed.number,
+            "lag_seconds": round(self._feed.lag_seconds, 1),
+            "notifications": self._feed.is_listening,
+        }
 
-
-class _Running:
-    """The endpoint of a view, in a task of its own."""
-
-    def __init__(self, app: McpEndpoint) -> None:
-        self.app = app
-        self._stopping = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Start it, or raise the reason why it does not start."""
-        started = asyncio.Event()
-        self._task = asyncio.create_task(self.app.run(self._stopping, started))
-        waiting = asyncio.create_task(started.wait())
-        await asyncio.wait([self._task, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if self._task.done():
-            await self._task
-
-    async def stop(self) -> None:
-        self._stopping.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-
-async def _send_json(scope: Scope, send: Send, status: int, value: object) -> None:
-    await respond(scope, send, status, json.dumps(value) + "\n", media=_JSON)
+    async def _gauges(self) -> dict[str, tuple[str, float]]:
+        used = self._store.connections()
+        return {
+            "change": ("The number of the last change that was seen.", float(self._feed.number)),
+            "feed_lag_seconds": ("For how long changes could not be read.", self._feed.lag_seconds),
+            "database_readers": ("Connections that are in use to read.", float(used.get("readers", 0))),
+            "database_writers": ("Connections that are in use to write.", float(used.get("writers", 0))),
+            "database_waiting": (
+                "Publications that wait for a connection.",
+                float(self._writers.statistics().tasks_waiting),
+            ),
+            "database_busy": (
+                "Publications that were refused because too many waited.",
+                float(self._refused),
+            ),
+            "publications": ("New versions that were published here.", float(self._published)),
+            "database_abandoned": ("Calls that the database did not answer.", float(self._store.abandoned)),
+            "damaged_reads": ("Reads of files that are damaged.", float(self._store.damaged)),
+        }
 
 
-def _with_namespace(manifest: object, caller: Caller) -> object:
+def _with_namespace(manifest: object, caller: RegistryCaller) -> object:
     """The manifest, with the namespace where it names none and the caller can publish to one only."""
     if not isinstance(manifest, dict) or manifest.get("namespace"):  # pyright: ignore[reportUnknownMemberType]
         return manifest  # pyright: ignore[reportUnknownVariableType]

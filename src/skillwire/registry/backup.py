@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -16,9 +16,9 @@ from sqlalchemy.engine import Connection
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue
 from skillwire.registry import schema
-from skillwire.registry.search import trigrams_of
-from skillwire.registry.store import Store
-from skillwire.skill.digests import digest_of, set_digest
+from skillwire.registry.catalog import trigrams_of
+from skillwire.registry.store import LONG_SECONDS, Store
+from skillwire.skill import digest_of, set_digest
 
 _FORMAT: Final = "skillwire-registry-backup-1"
 _BATCH: Final = 200
@@ -28,15 +28,15 @@ _TABLES: Final = (
     schema.blobs,
     schema.skills,
     schema.versions,
+    schema.deleted_versions,
     schema.files,
     schema.channels,
     schema.terms,
     schema.changes,
     schema.tokens,
     schema.grants,
-    schema.approvals,
-    schema.signers,
-    schema.decisions,
+    schema.consent,
+    schema.consent_history,
     schema.audit,
 )
 
@@ -45,13 +45,16 @@ _NUMBERED: Final = (
     ("versions", "id"),
     ("channels", "id"),
     ("changes", "number"),
-    ("decisions", "number"),
+    ("consent_history", "number"),
 )
 
 
-def backup(store: Store, file: Path) -> int:
-    """Write a snapshot of a registry to a new file, and return the number of rows."""
+def backup(store: Store, file: Path, *, progress: Callable[[int], None] | None = None) -> int:
+    """Write a snapshot of a registry to a new file, and return the number of rows. `progress` gets it as it
+    grows. Nobody waits for it: rows are read some at a time, beside publications.
+    """
     rows = 0
+    report = progress or _report_nothing
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -66,6 +69,7 @@ def backup(store: Store, file: Path) -> int:
                     for row in _rows(connection, table):
                         stream.write(_line({"table": table.name, **row}))
                         rows += 1
+                        report(rows)
             stream.write(_line({"rows": rows}))
         return rows
     except BaseException:
@@ -79,7 +83,7 @@ def restore(store: Store, file: Path) -> int:
     rows, is_whole = 0, False
     if not file.is_file():
         raise SourceError(f"{file} cannot be read: there is no such file")
-    with gzip.open(file, "rb") as stream, store.writing() as connection:
+    with gzip.open(file, "rb") as stream, store.writing(seconds=LONG_SECONDS) as connection:
         if connection.execute(sa.select(schema.namespaces.c.name).limit(1)).first() is not None:
             raise SourceError(f"{store.place} is not empty: restore into a new registry")
         try:
@@ -108,10 +112,16 @@ def restore(store: Store, file: Path) -> int:
     return rows
 
 
-def damage(store: Store) -> Iterator[str]:
-    """What is damaged: files that do not match their digests, versions with a missing file."""
+def damage(store: Store, *, progress: Callable[[int], None] | None = None) -> Iterator[str]:
+    """What is damaged: files that do not match their digests, versions with a missing file. `progress` gets
+    the number of files and versions that were checked.
+    """
+    report = progress or _report_nothing
+    checked = 0
     with store.snapshot() as connection:
         for row in _rows(connection, schema.blobs, encode=False):
+            checked += 1
+            report(checked)
             data = bytes(row["data"])
             if digest_of(data) != row["digest"] or len(data) != row["size"]:
                 yield f"the file {row['digest']} is damaged: restore it from a backup"
@@ -120,6 +130,8 @@ def damage(store: Store) -> Iterator[str]:
             schema.skills, schema.skills.c.id == schema.versions.c.skill_id
         )
         for row in connection.execution_options(yield_per=_BATCH).execute(query):
+            checked += 1
+            report(checked)
             listed = json.loads(row.manifest)
             found = set_digest((path, digest) for path, digest, _ in listed)
             stored = connection.execute(
@@ -129,6 +141,10 @@ def damage(store: Store) -> Iterator[str]:
             ).scalar_one()
             if found != row.set_digest or stored != len(listed):
                 yield f"{row.namespace}/{row.name} {row.version} is damaged: restore it from a backup"
+
+
+def _report_nothing(_count: int) -> None:
+    pass
 
 
 def _rows(connection: Connection, table: sa.Table, *, encode: bool = True) -> Iterator[dict[str, Any]]:
@@ -164,19 +180,33 @@ def _insert(connection: Connection, table: sa.Table, rows: list[dict[str, Any]])
 
 
 def _derive(connection: Connection, store: Store) -> None:
-    """What is derived from the rows: the search index, and the next ids."""
-    for (term,) in connection.execute(sa.select(schema.terms.c.term)).all():
+    """What is derived from the rows: the files of each namespace, the search index, and the next ids."""
+    version, skill, file = schema.versions.c, schema.skills.c, schema.files.c
+    connection.execute(
+        schema.namespace_files.insert().from_select(
+            ["namespace", "digest", "versions"],
+            sa.select(skill.namespace, file.digest, sa.func.count(sa.distinct(file.version_id)))
+            .join(schema.versions, version.id == file.version_id)
+            .join(schema.skills, skill.id == version.skill_id)
+            .group_by(skill.namespace, file.digest),
+        )
+    )
+    for (term,) in connection.execute(sa.select(schema.terms.c.term).where(schema.terms.c.skills > 0)).all():
         rows = [{"trigram": part, "term": term} for part in trigrams_of(term)]
         connection.execute(schema.term_trigrams.insert(), rows)
     if not store.is_postgresql:
-        connection.execute(sa.text("INSERT INTO channel_terms (rowid, terms) SELECT id, terms FROM channels"))
+        connection.execute(
+            sa.text(
+                "INSERT INTO channel_terms (rowid, terms) SELECT id, terms || ' ' || text_terms FROM channels"
+            )
+        )
         return
     for table, column in (
         ("skills", "id"),
         ("versions", "id"),
         ("channels", "id"),
         ("changes", "number"),
-        ("decisions", "number"),
+        ("consent_history", "number"),
     ):
         connection.execute(
             sa.text(

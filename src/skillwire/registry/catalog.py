@@ -6,31 +6,209 @@ Nothing here depends on the number of skills: a page is one query over an index,
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from skillwire.catalog.search import Document, SearchIndex
-from skillwire.catalog.tokenize import Query
-from skillwire.errors import SkillNotFound
+from skillwire.catalog import Query
+from skillwire.catalog.search import MOST_EXPANSIONS, SHORTEST_PREFIX, Document, SearchIndex, similar_terms
+from skillwire.catalog.tokenize import terms_of
+from skillwire.errors import SkillNotFound, SourceError
+from skillwire.issues import Severity
 from skillwire.json_types import JsonValue
-from skillwire.registry.places import Place, parse_place, root_uri
-from skillwire.registry.schema import blobs, changes, channels, files, skills, versions
-from skillwire.registry.search import StoreSearch
+from skillwire.net import ArchiveFile, archive_file
+from skillwire.registry.drafts import Place, parse_place, root_uri
+from skillwire.registry.schema import blobs, changes, channels, files, skills, term_trigrams, terms, versions
 from skillwire.registry.store import Store
-from skillwire.skill.digests import Digest
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, shown_uri
-from skillwire.sources.archive import ArchiveFile, archive_file
+from skillwire.skill import (
+    DYNAMIC,
+    SKILL_FILE,
+    Digest,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    child_uri,
+    digest_of,
+    lint_skill,
+    parse_skill_md,
+    shown_uri,
+    skill_root,
+)
 from skillwire.text import clean_line
+
+# A word that more skills have is not selective: at most this many of them are examined.
+_MATCHES: Final = 5_000
+_CANDIDATES: Final = 200
+_RANKED: Final = 60
+_SIMILAR: Final = 200
+_NAME_BONUS: Final = 2.0
+_TEXT_SHARE: Final = 0.6
+_COUNT_SECONDS: Final = 60.0
+
+
+# The terms of name, place and description, and those that only the text has.
+_Row: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The terms that stand for one word of a query, and how many skills have one of them."""
+
+    terms: tuple[str, ...]
+    skills: int
+
+
+class StoreSearch:
+    """Finds candidates among the listed skills of a channel that `seen` allows."""
+
+    def __init__(self, store: Store, channel: str, seen: Callable[[], list[sa.ColumnElement[bool]]]) -> None:
+        self._store = store
+        self._channel = channel
+        self._seen = seen
+        self._total = (0, float("-inf"))
+
+    def candidates(
+        self, connection: Connection, query: Query, least: int
+    ) -> tuple[list[str], tuple[Mapping[str, int], int]]:
+        """The paths of the skills that are worth ranking, at least `least` if there are that many; how many
+        skills have each term, and how many there are.
+        """
+        groups = self._groups(connection, query)
+        total = self._count(connection)
+        found: dict[str, _Row] = {}
+        if len(groups) > 1:
+            found = self._matching(connection, groups)
+        for group in sorted(groups, key=lambda group: group.skills):
+            if len(found) >= _CANDIDATES:
+                break
+            found |= self._matching(connection, [group])
+        weights = [(group.terms, _rarity(group.skills, total)) for group in groups]
+        ranked = sorted(found, key=lambda path: (-_score(path, found[path], weights), path))
+        having = {term: group.skills for group in groups for term in group.terms}
+        return ranked[: max(least, _RANKED)], (having, total)
+
+    def _groups(self, connection: Connection, query: Query) -> list[_Group]:
+        """Each word of a query as the terms that stand for it, without words that no skill has."""
+        wanted = {term for alternatives in query.terms for term in alternatives}
+        known = _counts(connection, terms.c.term.in_(sorted(wanted)))
+        groups: list[_Group] = []
+        for place, alternatives in enumerate(query.terms):
+            group = {term: known[term] for term in alternatives if term in known}
+            if place == len(query.terms) - 1 and len(query.prefix) >= SHORTEST_PREFIX:
+                is_short = sa.and_(terms.c.term.startswith(query.prefix, autoescape=True), terms.c.skills > 0)
+                group |= _counts(connection, is_short, MOST_EXPANSIONS)
+            group = group or self._similar(connection, alternatives[0])
+            if group:
+                groups.append(_Group(tuple(group), sum(group.values())))
+        return groups
+
+    def _similar(self, connection: Connection, term: str) -> dict[str, int]:
+        """Terms that may be what was meant: those that share most trigrams, and differ by a typing error."""
+        shared = sa.func.count().label("shared")
+        near = (
+            sa.select(term_trigrams.c.term, shared)
+            .where(term_trigrams.c.trigram.in_(trigrams_of(term)))
+            .group_by(term_trigrams.c.term)
+            .order_by(shared.desc(), term_trigrams.c.term)
+            .limit(_SIMILAR)
+        )
+        found = sorted(connection.execute(near).scalars())
+        return _counts(connection, sa.and_(terms.c.term.in_(similar_terms(term, found)), terms.c.skills > 0))
+
+    def _matching(self, connection: Connection, groups: Sequence[_Group]) -> dict[str, _Row]:
+        """Skills that have a term of every group, first those with one in their names: terms by paths."""
+        if self._store.is_postgresql:
+            match = " & ".join(f"({' | '.join(map(_quoted, group.terms))})" for group in groups)
+            condition = "channels.search @@ CAST(:match AS tsquery)"
+        else:
+            match = " AND ".join(f"({' OR '.join(map(_fts_quoted, group.terms))})" for group in groups)
+            condition = "channels.id IN (SELECT rowid FROM channel_terms WHERE terms MATCH :match)"
+        having = (
+            sa.select(channels.c.path, channels.c.name, channels.c.terms, channels.c.text_terms)
+            .where(*self._seen(), sa.text(condition))
+            .limit(_MATCHES)
+            .subquery()
+        )
+        # One term stands for its group: with all of them, hardly two queries would have the same statement.
+        named = [having.c.name.contains(min(group.terms, key=len), autoescape=True) for group in groups]
+        hits = sum((sa.case((is_named, 1), else_=0) for is_named in named), sa.literal(0))
+        query = sa.select(having.c.path, having.c.terms, having.c.text_terms)
+        rows = connection.execute(
+            query.order_by(hits.desc(), having.c.path).limit(_CANDIDATES), {"match": match}
+        )
+        return {row.path: (row.terms, row.text_terms) for row in rows}
+
+    def _count(self, connection: Connection) -> int:
+        """How many skills are listed, within the last minute: it determines how selective a word is."""
+        total, until = self._total
+        if time.monotonic() > until:
+            query = (
+                sa.select(sa.func.count()).select_from(channels).where(channels.c.channel == self._channel)
+            )
+            total = connection.execute(query).scalar_one()
+            self._total = (total, time.monotonic() + _COUNT_SECONDS)
+        return total
+
+
+def terms_for(name: str, path: str, description: str) -> list[str]:
+    """Everything by which a skill is found, each term once."""
+    fields: Iterable[str] = (name, path, clean_line(description).text)
+    return sorted({term for field in fields for term in terms_of(field) if " " not in term})
+
+
+def trigrams_of(term: str) -> list[str]:
+    """Every three letters in a row, with a space before and after the term."""
+    padded = f" {term} "
+    return sorted({padded[at : at + 3] for at in range(len(padded) - 2)})
+
+
+def _rarity(having: int, total: int) -> float:
+    return math.log(1 + (max(total - having, 0) + 0.5) / (having + 0.5))
+
+
+def _score(path: str, row: _Row, weights: Sequence[tuple[tuple[str, ...], float]]) -> float:
+    """A first, quick score: the rare words count, those of the name more and those of the text less."""
+    short, text = (frozenset(terms.split()) for terms in row)
+    score = 0.0
+    for alternatives, weight in weights:
+        if any(term in path for term in alternatives):
+            score += _NAME_BONUS * weight
+        elif not short.isdisjoint(alternatives):
+            score += weight
+        elif not text.isdisjoint(alternatives):
+            score += _TEXT_SHARE * weight
+    return score
+
+
+def _counts(
+    connection: Connection, condition: sa.ColumnElement[bool], most: int | None = None
+) -> dict[str, int]:
+    query = sa.select(terms.c.term, terms.c.anywhere).where(condition, terms.c.anywhere > 0)
+    if most is not None:
+        query = query.order_by(terms.c.term).limit(most)
+    return {row.term: row.anywhere for row in connection.execute(query)}
+
+
+def _quoted(term: str) -> str:
+    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _fts_quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
+
 
 YANKED_META: Final = "dev.skillwire/yanked"
 """In the `_meta` of an entry: why this version was withdrawn."""
 VERSION_META: Final = "dev.skillwire/version"
 """In the `_meta` of an entry: the version that the channel points to."""
+
+_log = logging.getLogger(__name__)
 
 Row: TypeAlias = Mapping[Any, Any]
 
@@ -89,29 +267,46 @@ class StoreCatalog:
             return connection.execute(query).scalar_one()
 
     def entry(self, uri: SkillUri) -> SkillEntry:
-        """The entry of a skill by the URI of its `SKILL.md`, or `SkillNotFound`."""
+        """The entry of a skill by the URI of its `SKILL.md`, or `SkillNotFound`.
+
+        A skill inside of another one is not listed, but can be asked for (FMT-8).
+        """
         place = parse_place(uri)
-        if place.path != SKILL_FILE:
+        inside, _, file = place.path.rpartition("/")
+        if file != SKILL_FILE:
             raise _not_found("skill", uri)
         with self._store.reading() as connection:
             row = self._version(connection, place)
         if row is None:
             raise _not_found("skill", uri)
-        return _entry(row, place.version)
+        entry = _entry(row, place.version)
+        return self._nested(entry, uri, inside) if inside else entry
+
+    def _nested(self, entry: SkillEntry, uri: SkillUri, inside: str) -> SkillEntry:
+        """The entry of the skill in a directory of another one."""
+        data, root = self.read(uri), f"{skill_root(uri)}/"
+        listed = () if entry.resources is DYNAMIC else entry.resources
+        resources = [file for file in listed if file.uri.startswith(root)]
+        sizes = {file.uri[len(root) :]: file.size for file in resources}
+        issues = lint_skill(data, directory=inside.rpartition("/")[2], files=sizes)
+        if any(issue.severity is Severity.ERROR for issue in issues):
+            raise _not_found("skill", uri)
+        frontmatter = parse_skill_md(data, file=SKILL_FILE).frontmatter
+        return replace(entry, uri=uri, frontmatter=frontmatter, resources=tuple(resources))
 
     def read(self, uri: SkillUri) -> bytes:
         """The bytes of a file, or `SkillNotFound`."""
         place = parse_place(uri)
         query = (
-            sa.select(blobs.c.data)
+            sa.select(blobs.c.digest, blobs.c.data)
             .select_from(files.join(blobs, files.c.digest == blobs.c.digest))
             .where(files.c.path == place.path, files.c.version_id == self._version_id(place))
         )
         with self._store.reading() as connection:
-            data = connection.execute(query).scalar() if self._view.has(place.namespace) else None
-        if data is None:
+            row = connection.execute(query).first() if self._view.has(place.namespace) else None
+        if row is None:
             raise _not_found("file", uri)
-        return bytes(data)
+        return self._checked(row.digest, row.data)
 
     def names_in(self, namespace: str) -> list[str]:
         """The names of the skills in a namespace."""
@@ -148,7 +343,7 @@ class StoreCatalog:
     def contents(self, place: Place) -> list[ArchiveFile]:
         """Every file of a version, or `SkillNotFound`."""
         query = (
-            sa.select(files.c.path, blobs.c.data)
+            sa.select(files.c.path, blobs.c.digest, blobs.c.data)
             .join(blobs, files.c.digest == blobs.c.digest)
             .where(files.c.version_id == self._version_id(place))
             .order_by(files.c.path)
@@ -157,7 +352,7 @@ class StoreCatalog:
             rows = connection.execute(query).all()
         if not rows or not self._view.has(place.namespace):
             raise _not_found("skill", child_uri(place.root, SKILL_FILE))
-        return [archive_file(path, bytes(data)) for path, data in rows]
+        return [archive_file(row.path, self._checked(row.digest, row.data)) for row in rows]
 
     def version_names(self, namespace: str, name: str) -> dict[str, str]:
         """The versions of a skill and the version of each channel, by name."""
@@ -187,14 +382,24 @@ class StoreCatalog:
             return [_entry(row) for row in connection.execute(query).mappings()]
 
     def search(self, query: Query, limit: int) -> list[SkillEntry]:
-        """The best matches, best first."""
+        """The best matches, best first. Of skills with the same `SKILL.md`, the first stands for all."""
         with self._store.reading() as connection:
             paths, rarity = self._search.candidates(connection, query, limit)
-            listed = connection.execute(_LISTED.where(*self._seen(), channels.c.path.in_(paths))).mappings()
+            wanted = _LISTED.add_columns(versions.c.text_terms)
+            listed = connection.execute(wanted.where(*self._seen(), channels.c.path.in_(paths))).mappings()
             rows = {str(row["path"]): row for row in listed}
         index = SearchIndex(
             (
-                Document(path, str(row["name"]), _description(row), path.rstrip("/"))
+                Document(
+                    path,
+                    str(row["name"]),
+                    _description(row),
+                    path.rstrip("/"),
+                    _asked_for(json.loads(row["text_terms"]), rarity[0]),
+                    digest=next(
+                        digest for file, digest, _ in json.loads(row["manifest"]) if file == SKILL_FILE
+                    ),
+                )
                 for path, row in sorted(rows.items())
             ),
             rarity=rarity,
@@ -211,6 +416,17 @@ class StoreCatalog:
         """The number of the newest change."""
         with self._store.reading() as connection:
             return connection.execute(sa.select(sa.func.max(changes.c.number))).scalar() or 0
+
+    def _checked(self, digest: str, data: bytes | memoryview) -> bytes:
+        """The bytes of a file, if they still are those that were published."""
+        content = bytes(data)
+        if digest_of(content) != digest:
+            self._store.damaged += 1
+            _log.error(
+                "the file %s is damaged: find what it is part of with skillwire registry check", digest
+            )
+            raise SourceError("a file of the registry is damaged: tell its operator")
+        return content
 
     def _seen(self) -> list[sa.ColumnElement[bool]]:
         seen = [channels.c.channel == self._view.channel]
@@ -258,6 +474,12 @@ _LISTED: Final = sa.select(channels.c.path, *_FIELDS).select_from(
         skills, skills.c.id == versions.c.skill_id
     )
 )
+
+
+def _asked_for(counts: Mapping[str, int], asked: Mapping[str, int]) -> dict[str, int]:
+    """The terms of a text that a query has, and how many others there are, which its length depends on."""
+    found = {term: counts[term] for term in asked if term in counts}
+    return {**found, "": sum(counts.values()) - sum(found.values())} if counts else {}
 
 
 def _description(row: Row) -> str:

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
+from packaging.version import InvalidVersion, Version
 from sqlalchemy.engine import Connection
 
-from skillwire.registry.schema import changes, channels, term_trigrams, terms, versions
-from skillwire.registry.search import terms_for, trigrams_of
+from skillwire.registry.catalog import terms_for, trigrams_of
+from skillwire.registry.schema import changes, channels, versions
+from skillwire.registry.schema import terms as term_counts
 from skillwire.registry.store import Store, new_id, now
+
+
+def current_version(connection: Connection, channel: str, namespace: str, name: str) -> str | None:
+    """The version that a channel points to."""
+    return connection.execute(
+        sa.select(versions.c.version)
+        .join(channels, channels.c.version_id == versions.c.id)
+        .where(channels.c.channel == channel, channels.c.path == f"{namespace}/{name}/")
+    ).scalar()
+
+
+def is_before(version: str, other: str) -> bool:
+    """Whether a version number is lower than another (PEP 440). False if one of them has no such order."""
+    try:
+        return Version(version) < Version(other)
+    except InvalidVersion:
+        return False
 
 
 def point(
@@ -19,18 +39,19 @@ def point(
     """Point a channel to a version. Returns false if it already did."""
     path = f"{namespace}/{name}/"
     before = connection.execute(
-        sa.select(channels.c.id, channels.c.version_id, channels.c.terms).where(
+        sa.select(channels.c.id, channels.c.version_id, channels.c.terms, channels.c.text_terms).where(
             channels.c.channel == channel, channels.c.path == path
         )
     ).first()
     if before is not None and before.version_id == version:
         return False
     row = connection.execute(
-        sa.select(versions.c.frontmatter, versions.c.manifest).where(versions.c.id == version)
+        sa.select(versions.c.frontmatter, versions.c.text_terms).where(versions.c.id == version)
     ).one()
     description = json.loads(row.frontmatter).get("description")
-    found = terms_for(name, path.rstrip("/"), description if isinstance(description, str) else "")
-    values = {"version_id": version, "terms": " ".join(found)}
+    terms = terms_for(name, path.rstrip("/"), description if isinstance(description, str) else "")
+    text = sorted(term for term in json.loads(row.text_terms) if term not in set(terms) and " " not in term)
+    values = {"version_id": version, "terms": " ".join(terms), "text_terms": " ".join(text)}
     if before is None:
         inserted = connection.execute(
             channels.insert().values(channel=channel, path=path, namespace=namespace, name=name, **values)
@@ -40,51 +61,80 @@ def point(
         at = before.id
         connection.execute(channels.update().where(channels.c.id == at).values(**values))
         changed = _changed_files(connection, before.version_id, version)
-    _set_terms(store, connection, at, before.terms.split() if before is not None else [], found)
+    was = _Terms() if before is None else _Terms.of(before.terms, before.text_terms)
+    _set_terms(store, connection, at, was, _Terms(frozenset(terms), frozenset(text)))
     _add_change(store, connection, channel, namespace, name, changed)
     return True
 
 
 def remove(store: Store, connection: Connection, channel: str, namespace: str, name: str) -> None:
     row = connection.execute(
-        sa.select(channels.c.id, channels.c.terms).where(
+        sa.select(channels.c.id, channels.c.terms, channels.c.text_terms).where(
             channels.c.channel == channel, channels.c.path == f"{namespace}/{name}/"
         )
     ).one()
     connection.execute(channels.delete().where(channels.c.id == row.id))
-    _set_terms(store, connection, row.id, row.terms.split(), [])
+    _set_terms(store, connection, row.id, _Terms.of(row.terms, row.text_terms), _Terms())
     _add_change(store, connection, channel, namespace, name, None)
 
 
-def _set_terms(
-    store: Store, connection: Connection, at: int, before: Sequence[str], after: Sequence[str]
-) -> None:
-    gone, new = set(before) - set(after), set(after) - set(before)
-    if gone:
-        connection.execute(
-            terms.update().where(terms.c.term.in_(sorted(gone))).values(skills=terms.c.skills - 1)
-        )
-    if new:
-        known = set(
-            connection.execute(sa.select(terms.c.term).where(terms.c.term.in_(sorted(new)))).scalars()
-        )
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The terms of a listed skill: of its name, place and description, and those that only its text has."""
+
+    short: frozenset[str] = frozenset()
+    text: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, short: str, text: str) -> _Terms:
+        return cls(frozenset(short.split()), frozenset(text.split()))
+
+    @property
+    def anywhere(self) -> frozenset[str]:
+        return self.short | self.text
+
+
+def _set_terms(store: Store, connection: Connection, at: int, before: _Terms, after: _Terms) -> None:
+    # Sorted, so that two publications change the counts in the same order and never wait for each other.
+    rows = [
+        {
+            "term": term,
+            "skills": (term in after.short) - (term in before.short),
+            "anywhere": (term in after.anywhere) - (term in before.anywhere),
+        }
+        for term in sorted(before.anywhere | after.anywhere)
+    ]
+    rows = [row for row in rows if row["skills"] or row["anywhere"]]
+    if rows:
         connection.execute(
             sa.text(
-                "INSERT INTO terms (term, skills) VALUES (:term, 1) "
-                "ON CONFLICT (term) DO UPDATE SET skills = terms.skills + 1"
+                "INSERT INTO terms (term, skills, anywhere) VALUES (:term, :skills, :anywhere) "
+                "ON CONFLICT (term) DO UPDATE SET skills = terms.skills + excluded.skills, "
+                "anywhere = terms.anywhere + excluded.anywhere"
             ),
-            [{"term": term} for term in sorted(new)],
+            rows,
         )
-        if first := sorted(new - known):
-            rows = [{"trigram": part, "term": term} for term in first for part in trigrams_of(term)]
-            connection.execute(term_trigrams.insert(), rows)
+    if new := sorted(after.short - before.short):
+        # Those of which this skill is not the first one have their trigrams.
+        first = connection.execute(
+            sa.select(term_counts.c.term).where(term_counts.c.term.in_(new), term_counts.c.skills == 1)
+        ).scalars()
+        parts = [{"trigram": part, "term": term} for term in sorted(first) for part in trigrams_of(term)]
+        if parts:
+            connection.execute(
+                sa.text(
+                    "INSERT INTO term_trigrams (trigram, term) VALUES (:trigram, :term) "
+                    "ON CONFLICT DO NOTHING"
+                ),
+                parts,
+            )
     if store.is_postgresql:
         return
     connection.execute(sa.text("DELETE FROM channel_terms WHERE rowid = :at"), {"at": at})
-    if after:
+    if after.anywhere:
         connection.execute(
             sa.text("INSERT INTO channel_terms (rowid, terms) VALUES (:at, :terms)"),
-            {"at": at, "terms": " ".join(after)},
+            {"at": at, "terms": " ".join(sorted(after.anywhere))},
         )
 
 

@@ -1,9 +1,11 @@
-"""Publish a folder to a registry: over HTTP, or straight into its store. Only missing files are sent."""
+"""Publish folders to a registry: over HTTP, or straight into its store. Only missing files are sent."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,30 +13,38 @@ from urllib.parse import urlsplit
 
 from skillwire.errors import (
     FormatError,
+    LimitExceeded,
     RefusedByPolicy,
     SkillNotFound,
     SkillwireError,
     SourceError,
     VersionConflict,
 )
-from skillwire.issues import Issue, shown
-from skillwire.registry.drafts import PUBLISH_PATH, FileRow, Published, draft_of
-from skillwire.registry.places import checked_version
+from skillwire.issues import Issue, Severity
+from skillwire.registry.access import ADMIN_PATH
+from skillwire.registry.drafts import PUBLISH_PATH, FileRow, Published, checked_version, draft_of
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.store import Store
-from skillwire.skill.digests import digest_of
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.uris import SKILL_FILE
-from skillwire.sources.directory.signing import read_folder
-from skillwire.text import redact_url
+from skillwire.skill import SKILL_FILE, digest_of, parse_skill_md
+from skillwire.sources import load_private_key
+from skillwire.sources.directory.authoring import lint_paths, read_folder, sign_folder
+from skillwire.text import redact_url, shown
 
 _BATCH_BYTES: Final = 4 << 20
 _ATTEMPTS: Final = 3
+_BUSY_ATTEMPTS: Final = 8
+_LONGEST_PAUSE: Final = 15.0
+_BUSY: Final = (429, 503)
 _ERRORS: Final[Mapping[int, type[SkillwireError]]] = {
     404: SkillNotFound,
     409: VersionConflict,
     403: RefusedByPolicy,
+    413: LimitExceeded,
 }
+
+
+class RegistryUnavailable(SourceError):
+    """A registry does not accept anything now: it cannot be reached, is busy, or does not know the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,74 @@ class Folder:
         return [FileRow(path, digest_of(data), len(data)) for path, data in sorted(self.contents.items())]
 
 
-def read_skill(path: Path, version: str | None = None) -> Folder:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a skill, by the path of its folder: it was published, or why not."""
+
+    path: str
+    published: Published | None = None
+    error: SkillwireError | None = None
+
+
+def publish_each(
+    paths: Iterable[Path],
+    publish: Callable[[Folder], Published],
+    *,
+    version: str | None = None,
+    sign_key: Path | None = None,
+) -> Iterator[Outcome]:
+    """Publish every skill in some folders, nested ones too, and go on after one that is refused.
+
+    What `lint` calls an error is not published. A nested skill that has no version has that of the skill
+    around it. If the registry is unavailable, the rest is not tried.
+    """
+    folders, refused = _lint(paths)
+    yield from refused
+    if sign_key is not None:
+        key = load_private_key(sign_key)
+        # A signature covers the files of nested skills: theirs are written first.
+        for path in sorted(folders, key=lambda one: -len(one.parts)):
+            sign_folder(read_folder(path), key)
+    versions: dict[Path, str] = {}
+    for number, path in enumerate(folders):
+        around = next((versions[one] for one in path.parents if one in versions), None)
+        try:
+            folder = read_skill(path, version, otherwise=around)
+            versions[path] = folder.version
+            yield Outcome(str(path), publish(folder))
+        except RegistryUnavailable as error:
+            yield Outcome(str(path), error=error)
+            for other in folders[number + 1 :]:
+                yield Outcome(str(other), error=RegistryUnavailable("not tried, for the same reason"))
+            return
+        except SkillwireError as error:
+            yield Outcome(str(path), error=error)
+
+
+def _lint(paths: Iterable[Path]) -> tuple[list[Path], list[Outcome]]:
+    """The folders of all skills that can be published, outer ones first, and why others cannot be."""
+    folders: dict[Path, None] = {}
+    refused: dict[str, Outcome] = {}
+    for path in paths:
+        try:
+            linted = lint_paths([path])
+        except SkillwireError as error:
+            refused[str(path)] = Outcome(str(path), error=error)
+            continue
+        for one in linted:
+            errors = [issue for issue in one.issues if issue.severity is Severity.ERROR]
+            if errors:
+                place = one.skill or errors[0].file or str(path)
+                refused[place] = Outcome(place, error=FormatError(errors))
+            elif one.skill is not None:
+                folders[Path(one.skill)] = None
+    return list(folders), list(refused.values())
+
+
+def read_skill(path: Path, version: str | None = None, *, otherwise: str | None = None) -> Folder:
     """The skill in a folder, or a `FormatError` with all its lint errors.
 
-    Without `version`, the frontmatter's `metadata.version` is used.
+    Without `version`, the frontmatter's `metadata.version` is used, or else `otherwise`.
     """
     folder = read_folder(path)
     contents = {name: (folder.path / name).read_bytes() for name in folder.files}
@@ -66,7 +140,8 @@ def read_skill(path: Path, version: str | None = None) -> Folder:
     if version is None:
         metadata = parse_skill_md(contents[SKILL_FILE], file=SKILL_FILE).frontmatter.get("metadata")
         found = metadata.get("version") if isinstance(metadata, dict) else None
-        version = str(found) if isinstance(found, str | int | float) and not isinstance(found, bool) else None
+        is_given = isinstance(found, str | int | float) and not isinstance(found, bool)
+        version = str(found) if is_given else otherwise
     if version is None:
         raise FormatError(
             Issue(
@@ -79,36 +154,51 @@ def read_skill(path: Path, version: str | None = None) -> Folder:
 
 
 def publish_to_store(
-    folder: Folder, store: Store, *, namespace: str, channel: str = STABLE, by: str
+    folder: Folder,
+    store: Store,
+    *,
+    namespace: str,
+    channel: str = STABLE,
+    promote: bool = True,
+    expect: str | None = None,
+    by: str,
 ) -> Published:
     """Publish into a store that this machine can reach. Every call may block."""
     publishing = Publishing(store)
-    draft = draft_of(namespace, folder.version, channel, folder.rows)
-    missing = set(publishing.missing(draft))
-    publishing.upload(namespace, [data for data in folder.contents.values() if digest_of(data) in missing])
+    draft = draft_of(namespace, folder.version, channel, folder.rows, promote=promote, expect=expect)
+    missing = set(publishing.missing(draft, by=by))
+    contents = [data for data in folder.contents.values() if digest_of(data) in missing]
+    publishing.upload(namespace, contents, by=by)
     return publishing.publish(draft, by=by)
 
 
 def publish_over_http(
-    folder: Folder, url: str, *, namespace: str = "", channel: str = STABLE, token: str | None = None
+    folder: Folder,
+    url: str,
+    *,
+    namespace: str = "",
+    channel: str = STABLE,
+    promote: bool = True,
+    expect: str | None = None,
+    token: str | None = None,
 ) -> Published:
-    """Publish to a registry's URL. An interrupted request is retried, and resumes where it stopped."""
+    """Publish to a registry's URL. An interrupted request is retried, and resumes where it stopped; one that
+    the registry is too busy for is sent again after a while."""
     import httpx2 as httpx
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise SourceError(f"{shown(redact_url(url))} is not the URL of a registry: write https://HOST")
+    target = _target(url, PUBLISH_PATH)
     manifest = {
         "namespace": namespace,
         "version": folder.version,
         "channel": channel,
+        "promote": promote,
+        "expect": expect,
         "files": [{"path": row.path, "digest": row.digest, "size": row.size} for row in folder.rows],
     }
     by_digest: dict[str, bytes] = {digest_of(data): data for data in folder.contents.values()}
-    headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    target = f"{parts.scheme}://{parts.netloc}{PUBLISH_PATH}"
+    headers = _bearer(token)
     batch: list[str] = []
-    with httpx.Client(timeout=60, follow_redirects=False) as client:
+    with httpx.Client(timeout=60, follow_redirects=False, verify=_has_tls(target)) as client:
         for _ in range(len(by_digest) + _ATTEMPTS):
             form: list[tuple[str, Any]] = [("manifest", (None, json.dumps(manifest)))]
             form += [("file", (digest, by_digest[digest], "application/octet-stream")) for digest in batch]
@@ -120,20 +210,67 @@ def publish_over_http(
     raise SourceError(f"{redact_url(target)} asks for the same files again: nothing was published")
 
 
+def administrate(
+    url: str, command: str, arguments: Mapping[str, object], *, token: str | None = None
+) -> dict[str, Any]:
+    """Run a command of `Administration` on a registry's URL, with the token of an administrator."""
+    import httpx2 as httpx
+
+    target = _target(url, ADMIN_PATH)
+    given = {key: value for key, value in arguments.items() if value is not None}
+    with httpx.Client(timeout=60, follow_redirects=False, verify=_has_tls(target)) as client:
+        try:
+            response = client.post(
+                target, headers=_bearer(token), json={"command": command, "arguments": given}
+            )
+        except httpx.TransportError as error:
+            reason = shown(str(error), 200)
+            raise RegistryUnavailable(f"{redact_url(target)} cannot be reached: {reason}") from None
+    return _answer(response, target)
+
+
+def _target(url: str, path: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise SourceError(f"{shown(redact_url(url))} is not the URL of a registry: write https://HOST")
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def _has_tls(target: str) -> bool:
+    """Whether certificates are needed: to read them takes longer than a request without TLS."""
+    return target.startswith("https:")
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
 def _post(client: Any, target: str, headers: Mapping[str, str], form: list[tuple[str, Any]]) -> Any:
     import httpx2 as httpx
 
-    for attempt in range(_ATTEMPTS):
+    failures = busy = 0
+    while True:
         try:
-            return client.post(target, headers=headers, files=form)
+            response = client.post(target, headers=headers, files=form)
         except httpx.TransportError as error:
-            reason = shown(str(error), 200)
-            if attempt < _ATTEMPTS - 1:
-                continue
-            raise SourceError(
-                f"{redact_url(target)} cannot be reached: {reason}; what was sent is stored, so publish again"
-            ) from None
-    raise AssertionError("unreachable")
+            failures += 1
+            if failures == _ATTEMPTS:
+                reason = shown(str(error), 200)
+                raise RegistryUnavailable(
+                    f"{redact_url(target)} cannot be reached: {reason}; what was sent is stored, so publish "
+                    "again"
+                ) from None
+            continue
+        busy += 1
+        if response.status_code not in _BUSY or busy == _BUSY_ATTEMPTS:
+            return response
+        time.sleep(_pause(response.headers.get("retry-after", ""), busy))
+
+
+def _pause(asked: str, attempt: int) -> float:
+    """How long to wait: as long as the registry asks, and longer each time; not all at the same moment."""
+    least = float(asked) if asked.isdigit() else 1.0
+    return min(_LONGEST_PAUSE, least * 1.5 ** (attempt - 1)) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
 def _next_batch(missing: object, by_digest: Mapping[str, bytes]) -> list[str]:
@@ -158,7 +295,11 @@ def _answer(response: Any, target: str) -> dict[str, Any]:
         return cast("dict[str, Any]", answer)
     said = str(cast("dict[str, Any]", answer).get("error", "")) if isinstance(answer, dict) else ""
     if status == 401:
-        raise SourceError(f"{redact_url(target)} requires a valid token: set SKILLWIRE_REGISTRY_TOKEN")
+        raise RegistryUnavailable(
+            f"{redact_url(target)} requires a valid token: set SKILLWIRE_REGISTRY_TOKEN"
+        )
+    if status in _BUSY:
+        raise RegistryUnavailable(f"{redact_url(target)} answered {status}", said=said)
     kind = _ERRORS.get(status)
     if kind is not None and said:
         raise kind(shown(said, 500))
@@ -174,4 +315,6 @@ def _published(answer: Mapping[str, Any]) -> Published:
         *(shown(str(answer.get(key, "")), 200) for key in ("namespace", "name", "version", "set_digest")),
         signer=shown(str(answer.get("signer") or ""), 200),
         is_new=answer.get("is_new") is True,
+        channel=shown(str(answer.get("channel") or ""), 200),
+        listed=shown(listed, 200) if isinstance(listed := answer.get("listed"), str) else None,
     )

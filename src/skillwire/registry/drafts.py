@@ -2,17 +2,92 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from skillwire.errors import FormatError, LimitExceeded
+from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.registry.places import checked_channel, checked_namespace, checked_version
-from skillwire.skill.digests import Digest, SetDigest, parse_digest, set_digest
-from skillwire.skill.uris import SKILL_FILE
-from skillwire.sources.archive import safe_path
+from skillwire.skill import (
+    SCHEME,
+    SKILL_FILE,
+    Digest,
+    SetDigest,
+    SkillUri,
+    make_uri,
+    parse_digest,
+    set_digest,
+    shown_uri,
+    split_uri,
+)
+from skillwire.skill.uris import check_portable
+from skillwire.text import shown
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file or a directory of a skill.
+
+    Without a version, it is in the version that a channel points to. `path` is relative to the skill; it is
+    empty for the skill's own directory.
+    """
+
+    namespace: str
+    name: str
+    version: str | None
+    path: str
+
+    @property
+    def root(self) -> SkillUri:
+        return root_uri(self.namespace, self.name, self.version)
+
+
+def root_uri(namespace: str, name: str, version: str | None = None) -> SkillUri:
+    """The directory of a skill, or of one version of it."""
+    return make_uri([namespace, *([f"@{version}"] if version is not None else []), name])
+
+
+def parse_place(uri: SkillUri) -> Place:
+    """What a URI names, or `SkillNotFound` where it cannot name anything in a skill of a registry."""
+    parts = split_uri(uri)
+    segments = parts.segments
+    version: str | None = None
+    if segments and segments[0].startswith("@"):
+        version, segments = segments[0][1:], segments[1:]
+    if parts.scheme != SCHEME or not segments:
+        raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
+    return Place(parts.authority, segments[0], version, "/".join(segments[1:]))
+
+
+def checked_namespace(text: str) -> str:
+    """The namespace, or a `FormatError`."""
+    if not _NAMESPACE.fullmatch(text):
+        raise _refused(f"{shown(text)!r} is not a namespace", "use lowercase letters, digits and hyphens")
+    return text
+
+
+def checked_version(text: str) -> str:
+    """The version, or a `FormatError`."""
+    if not _VERSION.fullmatch(text):
+        raise _refused(f"{shown(text)!r} is not a version", "write it like 1.2.0")
+    return text
+
+
+def checked_channel(text: str) -> str:
+    """The channel, or a `FormatError`."""
+    if not _NAMESPACE.fullmatch(text):
+        raise _refused(f"{shown(text)!r} is not a channel", "name it like stable or beta")
+    return text
+
+
+def _refused(message: str, fix: str) -> FormatError:
+    return FormatError(Issue(rule="registry-name", message=message, fix=fix))
+
 
 PUBLISH_PATH: Final = "/registry/v1/publish"
 """Where a registry takes drafts and their files over HTTP."""
@@ -38,6 +113,10 @@ class Draft:
     version: str
     channel: str
     files: tuple[FileRow, ...]
+    promote: bool = True
+    """Whether the channel is to point to it, unless the channel has a later version already."""
+    expect: str | None = None
+    """Publish only if the channel points to this version, and move it, forward or back."""
 
     @property
     def set_digest(self) -> SetDigest:
@@ -54,6 +133,9 @@ class Published:
     set_digest: str
     signer: str
     is_new: bool
+    channel: str
+    listed: str | None
+    """The version that the channel points to now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +154,25 @@ class VersionRow:
     channels: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class UploadRow:
+    """Files that somebody sent to a namespace and did not publish yet. `at` is when the first one came."""
+
+    namespace: str
+    sent_by: str
+    files: int
+    size: int
+    at: int
+
+
 def draft_of(
     namespace: str,
     version: str,
     channel: str,
     contents: Iterable[FileRow],
     *,
+    promote: bool = True,
+    expect: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Draft:
     """A draft of well-formed parts, or the `FormatError` or `LimitExceeded` that says what is wrong."""
@@ -87,9 +182,15 @@ def draft_of(
             f"the skill has {len(rows):,} files and {sum(row.size for row in rows):,} bytes: at most "
             f"{limits.files_per_skill:,} files and {limits.bytes_per_skill:,} bytes can be published"
         )
-    for row in rows:
-        safe_path(row.path)
-    draft = Draft(checked_namespace(namespace), checked_version(version), checked_channel(channel), rows)
+    check_portable((row.path for row in rows), limits=limits)
+    draft = Draft(
+        checked_namespace(namespace),
+        checked_version(version),
+        checked_channel(channel),
+        rows,
+        promote,
+        None if expect is None else checked_version(expect),
+    )
     set_digest((row.path, row.digest) for row in rows)  # Refuses a path that is given twice.
     if not any(row.path == SKILL_FILE for row in rows):
         raise refused("no-skill-md", "there is no SKILL.md among the files", "publish the folder of a skill")
@@ -111,7 +212,16 @@ def parse_draft(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Draft:
                 raise refused("draft", "a file has no path, digest and size", "send all three for each file")
     match fields:
         case {"namespace": str(namespace), "version": str(version), "channel": str(channel)}:
-            return draft_of(namespace, version, channel, rows, limits=limits)
+            expect = fields.get("expect")
+            return draft_of(
+                namespace,
+                version,
+                channel,
+                rows,
+                promote=fields.get("promote") is not False,
+                expect=expect if isinstance(expect, str) else None,
+                limits=limits,
+            )
         case _:
             raise refused("draft", "namespace, version or channel is missing", "send all three")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 from urllib.parse import quote, unquote
@@ -12,14 +14,65 @@ from urllib.parse import quote, unquote
 import anyio
 import anyio.to_thread
 
-from skillwire.errors import SkillNotFound
+from skillwire.documents import DocumentError
+from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
+from skillwire.json_types import JsonValue, is_object
+from skillwire.limits import DEFAULT_LIMITS
+from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.registry.catalog import SiteRow, StoreCatalog
-from skillwire.registry.oci import MANIFEST_TYPE, Artifact, artifact_of
-from skillwire.registry.places import Place
-from skillwire.server.http.asgi import Headers, Scope, Send, refuse_method, respond
-from skillwire.skill.uris import SKILL_FILE, child_uri
-from skillwire.sources.archive import write_tar_gz
+from skillwire.registry.drafts import Place
+from skillwire.server import Headers, Scope, Send, parse_json
+from skillwire.server.http.asgi import refuse_method, respond
+from skillwire.skill import SCHEME, SKILL_FILE, child_uri, digest_of, parse_uri, split_uri
 from skillwire.sources.wellknown import SCHEMA
+
+MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
+ARTIFACT_TYPE: Final = "application/vnd.agentskills.skill.v1"
+CONFIG_TYPE: Final = "application/vnd.agentskills.skill.config.v1+json"
+LAYER_TYPE: Final = "application/vnd.agentskills.skill.content.v1.tar+gzip"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A skill as an artifact: the manifest and the two blobs that it names."""
+
+    manifest: bytes
+    config: bytes
+    layer: bytes
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.manifest)
+
+    @property
+    def blobs(self) -> dict[str, bytes]:
+        return {digest_of(self.config): self.config, digest_of(self.layer): self.layer}
+
+
+def artifact_of(
+    name: str, version: str, frontmatter: Mapping[str, JsonValue], contents: Iterable[ArchiveFile]
+) -> Artifact:
+    """The artifact of a version. Equal files give equal bytes."""
+    layer = write_tar_gz(ArchiveFile(f"{name}/{file.path}", file.data, file.executable) for file in contents)
+    config = _json({"name": name, "version": version, "description": frontmatter.get("description", "")})
+    manifest: dict[str, JsonValue] = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "artifactType": ARTIFACT_TYPE,
+        "config": _descriptor(CONFIG_TYPE, config),
+        "layers": [_descriptor(LAYER_TYPE, layer)],
+        "annotations": {"org.opencontainers.image.title": name, "org.opencontainers.image.version": version},
+    }
+    return Artifact(_json(manifest), config, layer)
+
+
+def _descriptor(media_type: str, data: bytes) -> dict[str, JsonValue]:
+    return {"mediaType": media_type, "digest": digest_of(data), "size": len(data)}
+
+
+def _json(value: Mapping[str, JsonValue]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+
 
 SITE_PATH: Final = "/.well-known/agent-skills/"
 OCI_PATH: Final = "/v2/"
@@ -118,6 +171,35 @@ class OciEndpoint:
             while len(self._artifacts) > _ARTIFACTS:
                 self._artifacts.popitem(last=False)
         return made
+
+
+async def namespaces_in(scope: Scope, body: bytes) -> list[str]:
+    """The namespaces that a request at `/mcp` names: that of its URI, or of the skill that a tool is for."""
+    headers = dict(scope["headers"])
+    method, name = headers.get(b"mcp-method", b""), headers.get(b"mcp-name", b"")
+    if method and method != b"tools/call":
+        uris: list[object] = [name.decode("latin-1")]
+    else:
+        try:
+            message = await parse_json(body, DEFAULT_LIMITS)
+        except (DocumentError, LimitExceeded):
+            return []  # Not a request: the SDK says what is wrong with it.
+        params = message.get("params") if is_object(message) else None
+        if not is_object(params):
+            return []
+        uris = [params.get("uri")]
+        arguments = params.get("arguments")
+        tool = arguments.get("name") if is_object(arguments) else None
+        if isinstance(tool, str) and "/" in tool:
+            uris.append(f"{SCHEME}://{tool}")
+    return [namespace for uri in uris if (namespace := _namespace_of(uri))]
+
+
+def _namespace_of(uri: object) -> str:
+    try:
+        return split_uri(parse_uri(uri)).authority if isinstance(uri, str) and uri else ""
+    except FormatError:
+        return ""
 
 
 def _site_row(row: SiteRow) -> str:

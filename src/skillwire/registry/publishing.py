@@ -7,7 +7,7 @@ can publish, and thereby read, a file that only others sent by naming its digest
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,26 +15,44 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
+from skillwire.catalog.documents import searched_text
+from skillwire.catalog.search import body_terms
 from skillwire.errors import FormatError, LimitExceeded, RefusedByPolicy, SkillNotFound, VersionConflict
-from skillwire.issues import Severity, shown
+from skillwire.issues import Severity
 from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.net import archive_file, write_tar_gz
 from skillwire.registry.audit import record
-from skillwire.registry.channels import point, remove
-from skillwire.registry.drafts import Draft, Published, VersionRow, refused
-from skillwire.registry.places import checked_channel, checked_namespace
-from skillwire.registry.schema import blobs, channels, files, namespaces, skills, uploads, versions
+from skillwire.registry.channels import current_version, is_before, point, remove
+from skillwire.registry.drafts import (
+    Draft,
+    Published,
+    UploadRow,
+    VersionRow,
+    checked_channel,
+    checked_namespace,
+    refused,
+)
+from skillwire.registry.schema import (
+    blobs,
+    channels,
+    deleted_versions,
+    files,
+    namespace_files,
+    namespaces,
+    skills,
+    uploads,
+    versions,
+)
 from skillwire.registry.store import Store, new_id, now
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.lint import lint_skill
-from skillwire.skill.uris import SKILL_FILE
-from skillwire.sources.archive import archive_file, write_tar_gz
-from skillwire.trust.oms import SIGNATURE_FILE
-from skillwire.trust.signatures import Publisher, check_signature
+from skillwire.skill import SKILL_FILE, Digest, digest_of, lint_skill, parse_skill_md
+from skillwire.text import shown
+from skillwire.trust import SIGNATURE_FILE, Publisher, check_signature
 
 STABLE: Final = "stable"
 _UPLOAD_SECONDS: Final = 24 * 3600
+_SKILLS_AT_ONCE: Final = 100
+_FILES_AT_ONCE: Final = 500
 
 
 class Publishing:
@@ -44,73 +62,109 @@ class Publishing:
         self._store = store
         self._limits = limits
 
-    def missing(self, draft: Draft) -> list[Digest]:
+    def missing(self, draft: Draft, *, by: str) -> list[Digest]:
         """The digests of files that have to be sent before the draft can be published."""
         with self._store.reading() as connection:
-            return _missing(connection, draft)
+            return _missing(connection, draft, by)
 
-    def upload(self, namespace: str, contents: Iterable[bytes]) -> list[Digest]:
-        """Store files for a version that is published later, and return their digests."""
+    def upload(self, namespace: str, contents: Iterable[bytes], *, by: str) -> list[Digest]:
+        """Store files for a version that the same publisher makes later, and return their digests."""
         stored: list[Digest] = []
         with self._store.writing() as connection:
-            _namespace(connection, namespace)
+            row = _namespace(connection, namespace)
+            connection.execute(uploads.delete().where(*_expired(), uploads.c.namespace == namespace))
             for data in contents:
                 digest = digest_of(data)
                 stored.append(digest)
-                self._insert(connection, blobs, digest=digest, size=len(data), data=data)
-                self._insert(connection, uploads, namespace=namespace, digest=digest, at=now())
-            self._check_quota(connection, namespace)
+                self._insert_file(connection, digest, data)
+                self._insert(connection, uploads, namespace=namespace, sent_by=by, digest=digest, at=now())
+            waiting = connection.execute(
+                sa.select(sa.func.coalesce(sa.func.sum(blobs.c.size), 0))
+                .join(uploads, uploads.c.digest == blobs.c.digest)
+                .where(
+                    uploads.c.namespace == namespace,
+                    uploads.c.sent_by == by,
+                    ~sa.exists().where(
+                        namespace_files.c.namespace == namespace, namespace_files.c.digest == blobs.c.digest
+                    ),
+                )
+            ).scalar_one()
+            _check_quota(namespace, row.quota_bytes, row.published_bytes + waiting)
         return stored
 
     def publish(self, draft: Draft, *, by: str) -> Published:
-        """Make a version visible, and point its channel to it.
+        """Make a version visible, and point its channel to it, unless the channel has a later version.
 
-        Publishing the same version with the same files again changes only the channel. With other files it is
-        a `VersionConflict`.
+        Publishing the same version with the same files again changes at most the channel. With other files it
+        is a `VersionConflict`, also if the version was deleted meanwhile.
         """
         with self._store.writing() as connection:
-            if missing := _missing(connection, draft):
-                raise refused(
-                    "files-missing", f"{len(missing)} files were not sent", "send the files, then publish"
-                )
+            _require_files(connection, draft, by)
             frontmatter = self._checked(connection, draft)
             name = str(frontmatter["name"])
             signer = self._signer(connection, draft)
+            archive = self._archive_digest(connection, draft)
+            text_terms = body_terms(searched_text(self._data(connection, draft, SKILL_FILE) or b""))
             self._store.take_turn(connection)
+            _require_files(connection, draft, by)  # Nothing is deleted from here on.
             skill = _skill_id(connection, draft.namespace, name)
-            existing = connection.execute(
-                sa.select(versions.c.id, versions.c.set_digest, versions.c.signer, versions.c.yanked).where(
-                    versions.c.skill_id == skill, versions.c.version == draft.version
+            version = self._same_version(connection, skill, name, draft)
+            is_new = version is None
+            if version is None:
+                version = self._add_version(
+                    connection, skill, draft, frontmatter, text_terms, signer, archive, by
                 )
-            ).first()
-            if existing is not None and existing.set_digest != draft.set_digest:
+            was = current_version(connection, draft.channel, draft.namespace, name)
+            if draft.expect is not None and was != draft.expect:
                 raise VersionConflict(
-                    f"{draft.namespace}/{name} {draft.version} exists with other files: versions never "
-                    "change, so publish under a new one"
+                    f"{draft.channel} has {draft.namespace}/{name} in version {was or 'none'}, not in "
+                    f"{draft.expect}: nothing was published"
                 )
-            if existing is not None and existing.yanked is not None:
-                raise VersionConflict(
-                    f"{draft.namespace}/{name} {draft.version} was withdrawn: publish under a new version"
-                )
-            published = Published(
-                draft.namespace, name, draft.version, draft.set_digest, signer, existing is None
+            moved = (
+                draft.promote
+                and (was is None or draft.expect is not None or not is_before(draft.version, was))
+                and point(self._store, connection, draft.channel, draft.namespace, name, version)
             )
-            if existing is None:
-                version = self._add_version(connection, skill, draft, frontmatter, signer, by)
-            else:
-                version = existing.id
-            moved = point(self._store, connection, draft.channel, draft.namespace, name, version)
             connection.execute(
                 uploads.delete().where(
                     uploads.c.namespace == draft.namespace,
+                    uploads.c.sent_by == by,
                     uploads.c.digest.in_([file.digest for file in draft.files]),
                 )
             )
-            self._check_quota(connection, draft.namespace)
-            if existing is None or moved:
-                details: JsonObject = {"channel": draft.channel, "set": draft.set_digest, "signer": signer}
+            if is_new or moved:
+                details: JsonObject = {"set": draft.set_digest, "signer": signer}
+                if moved:
+                    details["channel"] = draft.channel
                 record(connection, by, "publish", f"{draft.namespace}/{name}@{draft.version}", details)
-            return published
+            listed = draft.version if moved else was
+            return Published(
+                draft.namespace, name, draft.version, draft.set_digest, signer, is_new, draft.channel, listed
+            )
+
+    def _same_version(self, connection: Connection, skill: int, name: str, draft: Draft) -> int | None:
+        """The id of the version if it exists with the same files; `None` if it can be published."""
+        existing = connection.execute(
+            sa.select(versions.c.id, versions.c.set_digest, versions.c.yanked).where(
+                versions.c.skill_id == skill, versions.c.version == draft.version
+            )
+        ).first()
+        deleted = connection.execute(
+            sa.select(deleted_versions.c.set_digest).where(
+                deleted_versions.c.skill_id == skill, deleted_versions.c.version == draft.version
+            )
+        ).scalar()
+        if (existing.set_digest if existing is not None else deleted) not in (None, draft.set_digest):
+            state = "exists" if existing is not None else "existed"
+            raise VersionConflict(
+                f"{draft.namespace}/{name} {draft.version} {state} with other files: versions never "
+                "change, so publish under a new one"
+            )
+        if existing is not None and existing.yanked is not None:
+            raise VersionConflict(
+                f"{draft.namespace}/{name} {draft.version} was withdrawn: publish under a new version"
+            )
+        return None if existing is None else existing.id
 
     def promote(self, namespace: str, name: str, version: str, channel: str, *, by: str) -> None:
         """Point a channel to a version."""
@@ -176,47 +230,132 @@ class Publishing:
             for row in rows
         ]
 
-    def prune(self, *, keep: int, by: str) -> tuple[int, int]:
+    def prune(
+        self, *, keep: int, by: str, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[int, int]:
         """Delete versions beyond the newest `keep` of each skill that no channel points to and that were not
-        withdrawn, unfinished uploads, and files that nothing refers to. Returns the counts of versions and
-        files.
+        withdrawn, uploads of more than a day ago, and files that nothing refers to.
+
+        Returns the counts of versions and files; `progress` gets them as they grow. It works in small
+        transactions: publications go on beside it, and after an interruption the next call continues.
         """
+        deleted_count = removed = 0
+        report = progress or _report_nothing
+        for some in self._in_batches(skills.c.id, _SKILLS_AT_ONCE):
+            deleted_count += self._delete_versions(some, keep, by)
+            report(deleted_count, removed)
+        with self._store.writing() as connection:
+            connection.execute(uploads.delete().where(*_expired()))
+        for digests in self._in_batches(blobs.c.digest, _FILES_AT_ONCE):
+            removed += self._delete_unused(digests, by)
+            report(deleted_count, removed)
+        return deleted_count, removed
+
+    def _in_batches(self, key: sa.Column[Any], size: int) -> Iterator[list[Any]]:
+        """All values of a primary key, some at a time."""
+        query = sa.select(key).order_by(key).limit(size)
+        last: Any = None
+        while True:
+            with self._store.reading() as connection:
+                some = list(connection.execute(query if last is None else query.where(key > last)).scalars())
+            if not some:
+                return
+            yield some
+            last = some[-1]
+
+    def _delete_versions(self, of_skills: list[int], keep: int, by: str) -> int:
+        """Delete the old versions of some skills, and remember which files they had."""
+        rank = sa.func.row_number().over(partition_by=versions.c.skill_id, order_by=versions.c.id.desc())
         ranked = sa.select(
-            versions.c.id,
-            sa.func.row_number()
-            .over(
-                partition_by=versions.c.skill_id,
-                order_by=versions.c.id.desc(),
-            )
-            .label("place"),
-        ).subquery()
+            versions.c.id, versions.c.skill_id, versions.c.version, versions.c.set_digest, versions.c.yanked
+        ).add_columns(rank.label("rank"))
+        newest_first = ranked.where(versions.c.skill_id.in_(of_skills)).subquery()
+        old = sa.select(newest_first).where(
+            newest_first.c.rank > keep,
+            newest_first.c.yanked.is_(None),
+            ~sa.exists().where(channels.c.version_id == newest_first.c.id),
+        )
+        with self._store.reading() as connection:
+            if connection.execute(old.limit(1)).first() is None:
+                return 0
         with self._store.writing() as connection:
             self._store.take_turn(connection)
-            old = list(
-                connection.execute(
-                    sa.select(versions.c.id)
-                    .join(ranked, ranked.c.id == versions.c.id)
-                    .where(
-                        ranked.c.place > keep,
-                        versions.c.yanked.is_(None),
-                        ~sa.exists().where(channels.c.version_id == versions.c.id),
-                    )
-                ).scalars()
-            )
-            for start in range(0, len(old), 500):
-                some = old[start : start + 500]
-                connection.execute(files.delete().where(files.c.version_id.in_(some)))
-                connection.execute(versions.delete().where(versions.c.id.in_(some)))
-            connection.execute(uploads.delete().where(uploads.c.at < now() - _UPLOAD_SECONDS * 1000))
-            removed = connection.execute(
-                blobs.delete().where(
-                    ~sa.exists().where(files.c.digest == blobs.c.digest),
-                    ~sa.exists().where(uploads.c.digest == blobs.c.digest),
+            rows = connection.execute(old).all()
+            ids = [row.id for row in rows]
+            uses = connection.execute(
+                sa.select(
+                    skills.c.namespace,
+                    files.c.digest,
+                    sa.func.count(sa.distinct(files.c.version_id)).label("versions"),
                 )
+                .join(versions, versions.c.id == files.c.version_id)
+                .join(skills, skills.c.id == versions.c.skill_id)
+                .where(files.c.version_id.in_(ids))
+                .group_by(skills.c.namespace, files.c.digest)
+            ).all()
+            for row in rows:
+                self._insert(
+                    connection,
+                    deleted_versions,
+                    skill_id=row.skill_id,
+                    version=row.version,
+                    set_digest=row.set_digest,
+                )
+            connection.execute(files.delete().where(files.c.version_id.in_(ids)))
+            connection.execute(versions.delete().where(versions.c.id.in_(ids)))
+            for use in uses:
+                _release(connection, use.namespace, use.digest, use.versions)
+            if rows:
+                record(connection, by, "prune", "", {"versions": len(rows)})
+            return len(rows)
+
+    def _delete_unused(self, digests: list[str], by: str) -> int:
+        """Delete those of some files that nothing refers to."""
+        unused = (
+            blobs.c.digest.in_(digests),
+            ~sa.exists().where(namespace_files.c.digest == blobs.c.digest),
+            ~sa.exists().where(uploads.c.digest == blobs.c.digest),
+        )
+        with self._store.reading() as connection:
+            if connection.execute(sa.select(blobs.c.digest).where(*unused).limit(1)).first() is None:
+                return 0
+        with self._store.writing() as connection:
+            self._store.take_turn(connection)
+            # Locked first, and looked at again after that: somebody may be sending one of them just now.
+            found = sa.select(blobs.c.digest).where(*unused)
+            held = list(connection.execute(found.with_for_update(skip_locked=True)).scalars())
+            count = connection.execute(blobs.delete().where(blobs.c.digest.in_(held), *unused[1:])).rowcount
+            if count:
+                record(connection, by, "prune", "", {"files": count})
+            return count
+
+    def waiting_uploads(self) -> list[UploadRow]:
+        """What was sent and not published, by namespace and sender, the oldest first."""
+        query = (
+            sa.select(
+                uploads.c.namespace,
+                uploads.c.sent_by,
+                sa.func.count().label("files"),
+                sa.func.sum(blobs.c.size).label("size"),
+                sa.func.min(uploads.c.at).label("at"),
+            )
+            .join(blobs, blobs.c.digest == uploads.c.digest)
+            .group_by(uploads.c.namespace, uploads.c.sent_by)
+            .order_by(sa.func.min(uploads.c.at))
+        )
+        with self._store.reading() as connection:
+            return [UploadRow(**row) for row in connection.execute(query).mappings()]  # pyright: ignore[reportArgumentType]
+
+    def drop_uploads(self, namespace: str, sent_by: str, *, by: str) -> int:
+        """Forget what somebody sent to a namespace and did not publish. Returns the number of files."""
+        with self._store.writing() as connection:
+            self._store.take_turn(connection)
+            count = connection.execute(
+                uploads.delete().where(uploads.c.namespace == namespace, uploads.c.sent_by == sent_by)
             ).rowcount
-            if old or removed:
-                record(connection, by, "prune", "", {"versions": len(old), "files": removed})
-            return len(old), removed
+            if count:
+                record(connection, by, "drop-uploads", f"{namespace}:{sent_by}", {"files": count})
+            return count
 
     def set_namespace(
         self,
@@ -261,7 +400,8 @@ class Publishing:
             files={file.path: file.size for file in draft.files},
             limits=self._limits,
         )
-        if errors := [issue for issue in issues if issue.severity is not Severity.ADVICE]:
+        # What a server serves with a warning can be published.
+        if errors := [issue for issue in issues if issue.severity is Severity.ERROR]:
             raise FormatError(errors)
         return frontmatter
 
@@ -300,17 +440,23 @@ class Publishing:
             return None
         return bytes(connection.execute(sa.select(blobs.c.data).where(blobs.c.digest == digest)).scalar_one())
 
+    def _archive_digest(self, connection: Connection, draft: Draft) -> Digest:
+        data = self._blobs(connection, draft, blobs.c.data)
+        return digest_of(
+            write_tar_gz(archive_file(file.path, bytes(data[file.digest])) for file in draft.files)
+        )
+
     def _add_version(
         self,
         connection: Connection,
         skill: int,
         draft: Draft,
         frontmatter: Mapping[str, object],
+        text_terms: Mapping[str, int],
         signer: str,
+        archive: Digest,
         by: str,
     ) -> int:
-        data = self._blobs(connection, draft, blobs.c.data)
-        archive = write_tar_gz(archive_file(file.path, bytes(data[file.digest])) for file in draft.files)
         manifest = [[file.path, file.digest, file.size] for file in draft.files]
         inserted = connection.execute(
             versions.insert().values(
@@ -319,8 +465,9 @@ class Publishing:
                 set_digest=draft.set_digest,
                 frontmatter=json.dumps(frontmatter, ensure_ascii=False),
                 manifest=json.dumps(manifest, ensure_ascii=False),
+                text_terms=json.dumps(text_terms, ensure_ascii=False, separators=(",", ":")),
                 size=sum(file.size for file in draft.files),
-                archive_digest=digest_of(archive),
+                archive_digest=archive,
                 signer=signer,
                 published_by=by,
                 published_at=now(),
@@ -331,48 +478,94 @@ class Publishing:
             files.insert(),
             [{"version_id": version, "path": file.path, "digest": file.digest} for file in draft.files],
         )
+        self._count_files(connection, draft)
         return version
+
+    def _count_files(self, connection: Connection, draft: Draft) -> None:
+        """Count the files of a new version for its namespace, within the quota."""
+        sizes: dict[str, int] = {file.digest: file.size for file in draft.files}
+        own = sa.and_(
+            namespace_files.c.namespace == draft.namespace, namespace_files.c.digest.in_(sorted(sizes))
+        )
+        known = set(connection.execute(sa.select(namespace_files.c.digest).where(own)).scalars())
+        connection.execute(
+            namespace_files.update().where(own).values(versions=namespace_files.c.versions + 1)
+        )
+        if not (new := sorted(sizes.keys() - known)):
+            return
+        connection.execute(
+            namespace_files.insert(),
+            [{"namespace": draft.namespace, "digest": digest, "versions": 1} for digest in new],
+        )
+        namespace = namespaces.c.name == draft.namespace
+        added = sum(sizes[digest] for digest in new)
+        connection.execute(
+            namespaces.update().where(namespace).values(published_bytes=namespaces.c.published_bytes + added)
+        )
+        row = _namespace(connection, draft.namespace)
+        _check_quota(draft.namespace, row.quota_bytes, row.published_bytes)
+
+    def _insert_file(self, connection: Connection, digest: Digest, data: bytes) -> None:
+        """Insert a file. One that exists is locked, so that it cannot be deleted before it is referred to."""
+        insert = (postgresql.insert if self._store.is_postgresql else sqlite.insert)(blobs).values(
+            digest=digest, size=len(data), data=data
+        )
+        connection.execute(
+            insert.on_conflict_do_update(index_elements=[blobs.c.digest], set_={"size": insert.excluded.size})
+        )
 
     def _insert(self, connection: Connection, table: sa.Table, **values: object) -> None:
         """Insert a row, unless it exists."""
         insert = postgresql.insert if self._store.is_postgresql else sqlite.insert
         connection.execute(insert(table).values(**values).on_conflict_do_nothing())
 
-    def _check_quota(self, connection: Connection, namespace: str) -> None:
-        """The bytes of a namespace, each file counted once, against its quota."""
-        quota = _namespace(connection, namespace).quota_bytes
-        if quota is None:
-            return
-        published = (
-            sa.select(files.c.digest)
-            .join(versions, versions.c.id == files.c.version_id)
-            .join(skills, skills.c.id == versions.c.skill_id)
-            .where(skills.c.namespace == namespace)
+
+def _report_nothing(_versions: int, _files: int) -> None:
+    pass
+
+
+def _expired() -> tuple[sa.ColumnElement[bool]]:
+    return (uploads.c.at < now() - _UPLOAD_SECONDS * 1000,)
+
+
+def _check_quota(namespace: str, quota: int | None, used: int) -> None:
+    if quota is not None and used > quota:
+        raise LimitExceeded(
+            f"the namespace {namespace} would have {used:,} bytes, its quota is {quota:,}: "
+            "prune old versions, or ask an administrator for more"
         )
-        waiting = sa.select(uploads.c.digest).where(uploads.c.namespace == namespace)
-        used = connection.execute(
-            sa.select(sa.func.coalesce(sa.func.sum(blobs.c.size), 0)).where(
-                blobs.c.digest.in_(published.union(waiting))
-            )
-        ).scalar_one()
-        if used > quota:
-            raise LimitExceeded(
-                f"the namespace {namespace} would have {used:,} bytes, its quota is {quota:,}: "
-                "prune old versions, or ask an administrator for more"
-            )
 
 
-def _missing(connection: Connection, draft: Draft) -> list[Digest]:
-    """What the namespace does not have, published or sent. What others have does not count."""
+def _release(connection: Connection, namespace: str, digest: str, count: int) -> None:
+    """A namespace has a file in fewer versions now; with none left, it no longer counts."""
+    own = sa.and_(namespace_files.c.namespace == namespace, namespace_files.c.digest == digest)
+    connection.execute(
+        namespace_files.update().where(own).values(versions=namespace_files.c.versions - count)
+    )
+    if connection.execute(namespace_files.delete().where(own, namespace_files.c.versions <= 0)).rowcount:
+        size = sa.select(blobs.c.size).where(blobs.c.digest == digest).scalar_subquery()
+        connection.execute(
+            namespaces.update()
+            .where(namespaces.c.name == namespace)
+            .values(published_bytes=namespaces.c.published_bytes - size)
+        )
+
+
+def _require_files(connection: Connection, draft: Draft, by: str) -> None:
+    if missing := _missing(connection, draft, by):
+        raise refused("files-missing", f"{len(missing)} files were not sent", "send the files, then publish")
+
+
+def _missing(connection: Connection, draft: Draft, by: str) -> list[Digest]:
+    """What neither the namespace has published nor this publisher sent. What others have does not count."""
     wanted = {file.digest for file in draft.files}
-    published = (
-        sa.select(files.c.digest)
-        .join(versions, versions.c.id == files.c.version_id)
-        .join(skills, skills.c.id == versions.c.skill_id)
-        .where(skills.c.namespace == draft.namespace, files.c.digest.in_(sorted(wanted)))
+    published = sa.select(namespace_files.c.digest).where(
+        namespace_files.c.namespace == draft.namespace, namespace_files.c.digest.in_(sorted(wanted))
     )
     waiting = sa.select(uploads.c.digest).where(
-        uploads.c.namespace == draft.namespace, uploads.c.digest.in_(sorted(wanted))
+        uploads.c.namespace == draft.namespace,
+        uploads.c.sent_by == by,
+        uploads.c.digest.in_(sorted(wanted)),
     )
     have = set(connection.execute(published.union(waiting)).scalars())
     return sorted(wanted - have)

@@ -17,6 +17,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from skillwire.consent.record import DECISION_COLUMNS
+
 metadata: Final = MetaData()
 
 # SQLite gives ids by itself only to a primary key that is exactly INTEGER.
@@ -63,6 +65,8 @@ namespaces: Final = _table(
     "namespaces",
     *_keys("name"),
     Column("quota_bytes", BigInteger),
+    # The size of its published files, each counted once. `namespace_files` has them.
+    Column("published_bytes", BigInteger, nullable=False, server_default="0"),
     # The publisher who must have signed every version: a name, and its public key or root certificate in PEM.
     Column("signer_name", Text),
     Column("signer_key", Text),
@@ -77,8 +81,20 @@ blobs: Final = _table(
 uploads: Final = _table(
     "uploads",
     _foreign("namespace", namespaces.c.name, primary_key=True),
+    *_keys("sent_by"),
     _foreign("digest", blobs.c.digest, primary_key=True),
     *_numbers("at"),
+    Index("uploads_by_digest", "digest"),
+)
+
+# The files that a namespace has published, and in how many versions: a publication looks at its own files
+# alone, however many skills share them.
+namespace_files: Final = _table(
+    "namespace_files",
+    _foreign("namespace", namespaces.c.name, primary_key=True),
+    _foreign("digest", blobs.c.digest, primary_key=True),
+    *_numbers("versions"),
+    Index("namespace_files_by_digest", "digest"),
 )
 
 skills: Final = _table(
@@ -97,6 +113,8 @@ versions: Final = _table(
     *_texts("set_digest"),
     # JSON: the frontmatter, and a [path, digest, size] for each file.
     *_texts("frontmatter", "manifest"),
+    # JSON: how often each term occurs in the text of its SKILL.md.
+    Column("text_terms", Text, nullable=False, server_default="{}"),
     *_numbers("size"),
     # Of the `.tar.gz` that a site's index names.
     *_texts("archive_digest"),
@@ -106,6 +124,14 @@ versions: Final = _table(
     # Why it was withdrawn; null while it is not.
     Column("yanked", Text),
     UniqueConstraint("skill_id", "version"),
+)
+
+# Versions that were deleted: the same files may be published again under such a version, others may not.
+deleted_versions: Final = _table(
+    "deleted_versions",
+    _foreign("skill_id", skills.c.id, primary_key=True),
+    *_keys("version"),
+    *_texts("set_digest"),
 )
 
 files: Final = _table(
@@ -123,17 +149,21 @@ channels: Final = _table(
     # The skill's path, as in `acme/pdf/`: with the slash, it sorts as the URIs do.
     *_sorted("path", "namespace", "name"),
     _foreign("version_id", versions.c.id),
-    # What is searched: the terms of name, place and description, separated by spaces.
+    # What is searched: the terms of name, place and description, and those that only the text has, separated
+    # by spaces.
     *_texts("terms"),
+    Column("text_terms", Text, nullable=False, server_default=""),
     UniqueConstraint("channel", "path"),
     Index("channels_by_name", "channel", "name"),
     Index("channels_by_version", "version_id"),
 )
 
-# Every term of a listed skill and how many skills have it. Misspelled words are corrected with it.
-terms: Final = _table("terms", *_keys("term"), *_numbers("skills"))
+# Every term of a listed skill: how many skills have it in their name, place or description, and how many have
+# it anywhere. Misspelled words are corrected with the former.
+terms: Final = _table("terms", *_keys("term"), *_numbers("skills", "anywhere"))
 
-# The parts of three letters that a term has: a misspelled word shares most of them.
+# The parts of three letters that a term of a name, place or description has: a misspelled word shares most of
+# them. Terms of texts are not here: there are too many of them.
 term_trigrams: Final = _table(
     "term_trigrams",
     *_keys("trigram"),
@@ -169,30 +199,29 @@ grants: Final = _table(
     *_texts("role"),
 )
 
-# Approvals that several gateways share, in the form of the host's own.
-approvals: Final = _table(
-    "approvals",
-    *_keys("server", "uri"),
-    *_texts("label", "resources"),
+# What people decided about skills, for gateways that share it: the columns are those of a host's own file.
+consent: Final = _table(
+    "consent",
+    *_keys("server", "uri", "caller"),
+    *_texts("label", "files", "entry"),
     *_flags("allowed_tools", "execute_code"),
-    *_texts("entry"),
-    *_flags("is_current"),
-    *_texts("approved_at", "approved_by", "approved_how"),
+    *_texts("scripts", "signer", *DECISION_COLUMNS),
 )
 
-signers: Final = _table("signers", *_keys("server", "uri"), *_texts("signer"))
-
-decisions: Final = _table(
-    "decisions",
+consent_history: Final = _table(
+    "consent_history",
     _number(),
-    *_sorted("server", "uri"),
-    *_texts("decision", "digest", "grants", "decided_at", "decided_by", "decided_how"),
-    Index("decisions_by_skill", "server", "uri"),
+    *_sorted("server", "uri", "caller"),
+    *_texts(*DECISION_COLUMNS),
+    Index("consent_history_by_skill", "server", "uri", "caller"),
 )
 
+# Each writer has a chain of its own: the registry, and every gateway that uses the store.
 audit: Final = _table(
     "audit",
+    *_keys("writer"),
     Column("number", _ID, primary_key=True, autoincrement=False),
     *_numbers("at"),
     *_texts("who", "action", "what", "details", "hash"),
+    Index("audit_by_time", "at"),
 )

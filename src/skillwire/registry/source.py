@@ -4,65 +4,112 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog.tokenize import Query
-from skillwire.errors import SkillNotFound
+from skillwire.catalog import Query
+from skillwire.errors import SkillNotFound, SourceError
 from skillwire.registry.catalog import ChangeRow, StoreCatalog, View
-from skillwire.registry.places import parse_place, root_uri
+from skillwire.registry.drafts import parse_place, root_uri
 from skillwire.registry.store import CHANNEL, Store
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri, shown_uri, skill_root, split_uri
-from skillwire.sources.base import Change, DirectoryChild, PagedSource, Read, Validator, listed_directory
+from skillwire.skill import (
+    SKILL_FILE,
+    SkillEntry,
+    SkillUri,
+    child_uri,
+    make_uri,
+    shown_uri,
+    skill_root,
+    split_uri,
+)
+from skillwire.sources import Change, DirectoryChild, PagedSource, Read, Validator, listed_directory
+from skillwire.text import shown
 
 T = TypeVar("T")
 
-_POLL_SECONDS: Final = 0.3
-# A proxy between this server and PostgreSQL may lose notifications: then changes are seen after this time.
-_LOST_SECONDS: Final = 5.0
+_SQLITE_POLL_SECONDS: Final = 0.3
+# On PostgreSQL notifications come at once; a proxy in between may lose them.
+_POLL_SECONDS: Final = 1.5
 _RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+_LISTENING: Final[dict[str, Any]] = {
+    "autocommit": True,
+    "connect_timeout": 5,
+    "application_name": "skillwire-feed",
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
 _REMEMBERED: Final = 10_000
 
 _log = logging.getLogger(__name__)
 
 
 class Feed:
-    """Follows the changes of a store: by notifications of PostgreSQL, or by polling SQLite.
+    """Follows the changes of a store by asking for them, and on PostgreSQL also by notifications.
 
     The database numbers its changes. After an interruption the feed continues from the last number that it
-    has seen, so nothing is missed. `wait` returns when something new is in `changes`.
+    has read, so nothing is missed. `wait` returns when something new is in `changes`.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._catalog = StoreCatalog(store, View())
         self._new = asyncio.Condition()
-        self._task: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
         self._users = 0
+        self._read_at: float | None = None
+        self._started = 0.0
         self.number = 0
+        self.is_listening = False
+        """Whether notifications come. Without them, changes are seen after two seconds at most."""
         self.changes: deque[ChangeRow] = deque(maxlen=_REMEMBERED)
 
+    @property
+    def lag_seconds(self) -> float:
+        """For how long it has not been possible to ask for changes: about 0 while the database answers."""
+        since = time.monotonic() - (self._started if self._read_at is None else self._read_at)
+        return max(0.0, since - self._poll_seconds)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the database has ever answered."""
+        return self._read_at is not None
+
+    @property
+    def _poll_seconds(self) -> float:
+        return _POLL_SECONDS if self._store.is_postgresql else _SQLITE_POLL_SECONDS
+
     async def start(self) -> None:
-        """Follow the store until `stop` has been called as often as `start`."""
+        """Follow the store until `stop` has been called as often as `start`. It may be unavailable: then the
+        feed begins when it is there.
+        """
         self._users += 1
-        if self._task is None:
-            self.number = await _in_thread(self._catalog.last_change)
-            self._task = asyncio.create_task(self._follow())
+        if self._tasks:
+            return
+        self._started = time.monotonic()
+        try:
+            await self.catch_up()
+        except SourceError as error:
+            _log.error("waiting for the database: %s", error)
+        self._tasks = [asyncio.create_task(self._poll())]
+        if self._store.is_postgresql and self._store.listens:
+            self._tasks.append(asyncio.create_task(self._listen()))
 
     async def stop(self) -> None:
         self._users -= 1
-        if not self._users and self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        if not self._users:
+            tasks, self._tasks = self._tasks, []
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def wait(self, number: int) -> None:
         """Return as soon as there is a change after `number`."""
@@ -71,50 +118,61 @@ class Feed:
 
     async def catch_up(self) -> None:
         """Read what is new."""
-        while rows := await _in_thread(partial(self._catalog.changes_after, self.number)):
-            async with self._new:
-                self.changes.extend(rows)
-                self.number = rows[-1].number
-                self._new.notify_all()
+        async with self._reading:
+            if self._read_at is None:
+                # Nothing was served before: what happened before it is in what is read from now on.
+                self.number = await _in_thread(self._catalog.last_change)
+            while rows := await _in_thread(partial(self._catalog.changes_after, self.number)):
+                async with self._new:
+                    self.changes.extend(rows)
+                    self.number = rows[-1].number
+                    self._new.notify_all()
+            self._read_at = time.monotonic()
 
-    async def _follow(self) -> None:
-        failures = 0
+    async def _poll(self) -> None:
+        """Ask for changes at a fixed interval: a notification may be lost on its way."""
+        is_silent = self._read_at is None
         while True:
+            await asyncio.sleep(self._poll_seconds)
             try:
-                if self._store.is_postgresql:
-                    await self._listen()
-                else:
-                    await self.catch_up()
-                    await asyncio.sleep(_POLL_SECONDS)
-                failures = 0
-            except Exception as error:  # The database is unavailable: what is in memory is still served.
-                if not failures:
+                await self.catch_up()
+            except SourceError as error:
+                if not is_silent:
                     _log.error("changes are not seen while the database is unavailable: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
-                failures += 1
+                is_silent = True
+            else:
+                if is_silent:
+                    _log.warning("the database is available")
+                is_silent = False
 
     async def _listen(self) -> None:
         """Wait for notifications on a connection of its own, and read the feed at each."""
         import psycopg
 
-        url = self._store.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        connection = await psycopg.AsyncConnection.connect(
-            url,
-            autocommit=True,
-            connect_timeout=5,
-            application_name="skillwire-feed",
-            keepalives_idle=5,
-            keepalives_interval=2,
-            keepalives_count=3,
-        )
-        async with connection:
-            await connection.execute(f"LISTEN {CHANNEL}")
-            # After LISTEN: whatever was committed before it is read here, whatever comes later is announced.
-            await self.catch_up()
-            while True:
-                async for _ in connection.notifies(timeout=_LOST_SECONDS):
-                    await self.catch_up()
-                await self.catch_up()
+        settings = {**self._store.connection_settings(), **_LISTENING}
+        failures = 0
+        while True:
+            try:
+                connection = await psycopg.AsyncConnection.connect(**settings)
+                async with connection:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    if failures:
+                        _log.warning("notifications of changes are received again")
+                    self.is_listening, failures = True, 0
+                    async for _ in connection.notifies():
+                        with suppress(SourceError):
+                            await self.catch_up()
+            except psycopg.Error as error:
+                if not failures:
+                    _log.error(
+                        "notifications of changes are not received, the database is asked every %g s: %s",
+                        _POLL_SECONDS,
+                        shown(str(error), 200),
+                    )
+                failures += 1
+            finally:
+                self.is_listening = False
+            await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS)) - 1])
 
 
 EVERYTHING: Final = View()

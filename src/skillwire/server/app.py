@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillwire.server.fastpath.answer import FastPath, discovery
-from skillwire.server.library import SkillLibrary
-from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
+from skillwire.json_types import JsonObject
+from skillwire.lazy import import_sdk
+from skillwire.server.fastpath import EntryCache, FastPath, discovery
+from skillwire.server.library import DEFAULT_OPTIONS, Catalog, ServerOptions, SkillLibrary
 from skillwire.server.results import SkillResults
-from skillwire.server.stdio.transport import serve_stdio
+from skillwire.server.stdio import serve_stdio
 from skillwire.server.watcher import Watcher
-from skillwire.sources.base import Source
-from skillwire.sources.directory.roots import Root
+from skillwire.sources import Root, Source
 from skillwire.version import VERSION
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from skillwire.access import Caller, Identity
     from skillwire.server.http.app import McpEndpoint
-    from skillwire.server.http.asgi import Asgi
-    from skillwire.server.http.auth import Tokens
-    from skillwire.server.stdio.sdk_session import SdkSession, Write
+    from skillwire.server.http.frontend import HttpFrontend
+    from skillwire.server.sdk_session import SdkSession, Write
 
 _ABOUT = (
     "This server publishes Agent Skills: instructions for particular kinds of tasks. Before you start a "
@@ -59,18 +59,29 @@ class SkillServer:
         self._name = name
         self._instructions = default_instructions(options) if instructions is None else instructions
         self._options = options
-        self._results = SkillResults(self.library, options)
+        self._results = self._make_results()
         self._watcher = Watcher(self.library) if options.watch else None
         self._fast_path = self._make_fast_path() if fast else None
 
+    def _make_results(self) -> SkillResults:
+        return SkillResults(self.library, self._options)
+
     def _make_fast_path(self) -> FastPath:
-        options = self._options
-        found = discovery(self._instructions, options.legacy_features, watched=options.watch)
-        return FastPath(self._results, {"name": self._name, "version": VERSION}, lambda: found)
+        room = self._options.limits.response_cache_bytes
+        info = {"name": self._name, "version": VERSION}
+        return FastPath(self._results, info, self._discover, entries=EntryCache(2 * room), room=room)
+
+    async def _discover(self) -> JsonObject:
+        return discovery(await self._introduce(), self._options)
+
+    async def _introduce(self) -> str:
+        """The instructions for a client that connects now."""
+        return self._instructions
 
     @cached_property
     def low_level(self) -> Server[Any]:
         """The SDK's server, created on first use, because importing the SDK is slow."""
+        import_sdk()
         return self._make_low_level()
 
     def _make_low_level(self) -> Server[Any]:
@@ -91,24 +102,38 @@ class SkillServer:
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output until it disconnects."""
         async with self._running():
-            await serve_stdio(self._fast_path, self._sdk_session)
+            await serve_stdio(self._fast_path, self._sdk_session, self._on_connect)
 
     def http_app(
         self,
         *,
         allowed_hosts: Iterable[str] = (),
-        token: str | Tokens | None = None,
+        token: str | None = None,
+        identity: Identity[Caller] | None = None,
         stateless: bool = False,
         well_known: bool = False,
-    ) -> Asgi:
+    ) -> HttpFrontend[Caller, None]:
         """An ASGI application for any number of clients at `/mcp`. The ASGI server must support lifespans.
 
+        `identity` finds the caller of a request, such as a `TokenFile`; `token` is a single token instead.
         With `well_known`, the skills are also served as archives under `/.well-known/agent-skills/`.
         """
-        from skillwire.server.http.app import HostNames, HttpApp
+        from skillwire.access import Callers, OpenIdentity
+        from skillwire.server.http.app import library_app
+        from skillwire.server.http.frontend import HostNames
 
-        endpoint = self.endpoint(HostNames(allowed_hosts).all, stateless=stateless)
-        return HttpApp(self.library, endpoint, token=token, well_known=well_known)
+        limits = self._options.limits
+        if token is not None:
+            identity = Callers.of_token(token, limits=limits)
+        names = tuple(allowed_hosts)
+        return library_app(
+            self.library,
+            self.endpoint(HostNames(names).all, stateless=stateless),
+            identity or OpenIdentity(),
+            allowed_hosts=names,
+            well_known=well_known,
+            limits=limits,
+        )
 
     def endpoint(
         self, names: Iterable[str], *, stateless: bool = False, streamed: bool = False
@@ -119,8 +144,7 @@ class SkillServer:
         `names` are the host names that it responds to. With `streamed`, each response of a 2025 revision is a
         stream, so that the server can send requests to the client.
         """
-        from skillwire.server.http.app import McpEndpoint
-        from skillwire.server.http.fast import FastPathMiddleware
+        from skillwire.server.http.app import FastPathMiddleware, McpEndpoint
 
         fast_path = self._fast_path
         return McpEndpoint(
@@ -137,7 +161,15 @@ class SkillServer:
         # Watched without the SDK: the fast path may respond long before the SDK's server runs.
         return self.library.opened() if self._watcher is None else self._watcher.running_soon()
 
-    def _sdk_session(self, write: Write) -> SdkSession:
-        from skillwire.server.stdio.sdk_session import SdkSession
+    def _sdk_session(self, write: Write, seen: Catalog | None) -> SdkSession:
+        import_sdk()
+        from skillwire.server.sdk_session import SdkSession
 
-        return SdkSession(self.low_level, write)
+        server = self.low_level
+        if self._watcher is not None and self._watcher.notifier is not None and seen is not None:
+            self._watcher.notifier.begin_with(seen)
+        return SdkSession(server, write)
+
+    def _on_connect(self, after_change: Callable[[], Awaitable[None]]) -> None:
+        if self._watcher is not None:
+            self._watcher.before_notifying = after_change

@@ -6,18 +6,26 @@ resources, tools and prompts are kept and listed first.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
+from mcp.server.extension import Extension, MethodBinding
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, SubscriptionBus
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.server.handlers import (
     Context,
     Handler,
+    PromptMethods,
     SkillMethods,
+    ToolMethods,
     Wrap,
     both_of,
     call_theirs_first,
@@ -25,9 +33,7 @@ from skillwire.server.handlers import (
     list_after,
     read_first,
 )
-from skillwire.server.legacy.prompts import SkillPrompts
-from skillwire.server.legacy.tools import NAMES, SkillTexts, SkillTools
-from skillwire.server.library import SkillLibrary
+from skillwire.server.library import DEFAULT_OPTIONS, ServerOptions, SkillLibrary
 from skillwire.server.notifications import (
     PROMPTS_CHANGED,
     TOOLS_CHANGED,
@@ -35,12 +41,10 @@ from skillwire.server.notifications import (
     can_be_notified,
     connection_of,
 )
-from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
 from skillwire.server.results import SkillResults
 from skillwire.server.watcher import Watcher, with_lifespan
-from skillwire.sources.base import Source
-from skillwire.sources.directory.roots import Root
-from skillwire.wire.v1 import DIRECTORY_READ_SETTING, EXTENSION_ID
+from skillwire.sources import Root, Source
+from skillwire.wire import DIRECTORY_READ_SETTING, EXTENSION_ID
 
 SETTINGS: Final[dict[str, Any]] = {DIRECTORY_READ_SETTING: True}
 LISTEN: Final = "subscriptions/listen"
@@ -67,15 +71,13 @@ def add_skills(
 class SkillService:
     """Everything that is added to a server. Without a watcher, no client is notified of changes."""
 
-    def __init__(
-        self, results: SkillResults, watcher: Watcher | None, texts: SkillTexts | None = None
-    ) -> None:
-        library, options = results.library, results.options
-        features, limits = options.legacy_features, options.limits
+    def __init__(self, results: SkillResults, watcher: Watcher | None) -> None:
+        library, limits = results.library, results.options.limits
         self.library = library
+        self.extensions = results.options.extensions
         self.methods = SkillMethods(results)
-        self.tools = None if features.tools == "never" else SkillTools(library, options, texts)
-        self.prompts = SkillPrompts(library, options, texts) if features.prompts else None
+        self.tools = results.tools
+        self.prompts = results.prompts
         self.notifier: Notifier | None = None
         self.watcher = watcher
         self._limits = limits
@@ -110,16 +112,16 @@ class SkillService:
         complete = "completion/complete"
         bindings[complete] = (types.CompleteRequestParams, complete_ours_first(complete, methods.complete))
         if self.tools is not None:
-            listing, call = "tools/list", "tools/call"
-            wrap = list_after(listing, "tools", self.tools.list_tools, by_name=True)
+            listing, call, tools = "tools/list", "tools/call", ToolMethods(self.tools)
+            wrap = list_after(listing, "tools", tools.list_tools, by_name=True)
             bindings[listing] = (page, wrap)
-            wrap = call_theirs_first(call, listing, "tools", self.tools.call_tool, _is_our_tool)
+            wrap = call_theirs_first(call, listing, "tools", tools.call_tool, self.tools.knows)
             bindings[call] = (types.CallToolRequestParams, wrap)
         if self.prompts is not None:
-            listing, get = "prompts/list", "prompts/get"
-            wrap = list_after(listing, "prompts", self.prompts.list_prompts, by_name=True)
+            listing, get, prompts = "prompts/list", "prompts/get", PromptMethods(self.prompts)
+            wrap = list_after(listing, "prompts", prompts.list_prompts, by_name=True)
             bindings[listing] = (page, wrap)
-            wrap = call_theirs_first(get, listing, "prompts", self.prompts.get_prompt, self.prompts.knows)
+            wrap = call_theirs_first(get, listing, "prompts", prompts.get_prompt, self.prompts.knows)
             bindings[get] = (types.GetPromptRequestParams, wrap)
         if self.notifier is not None:
             bindings[SUBSCRIBE] = (
@@ -151,7 +153,7 @@ class SkillService:
         if ctx.method != "initialize" or not isinstance(result, dict):
             return result
         capabilities: dict[str, Any] = result.setdefault("capabilities", {})
-        capabilities.setdefault("extensions", {})[EXTENSION_ID] = dict(SETTINGS)
+        capabilities.setdefault("extensions", {}).update(self.extensions)
         if self.notifier is not None and self.watcher is not None:
             is_notified = can_be_notified(ctx) and self.watcher.is_running
             if is_notified:
@@ -179,7 +181,7 @@ def attach(server: Server[Any], service: SkillService) -> None:
         server.get_tool_input_schema = service.tools.schema_of
     run = service.library.opened if service.watcher is None else service.watcher.running
     server.lifespan = with_lifespan(server.lifespan, run)
-    server.extensions[EXTENSION_ID] = dict(SETTINGS)
+    server.extensions.update(service.extensions)
     server.middleware.append(service.on_handshake)
 
 
@@ -213,5 +215,87 @@ def _present(server: Server[Any], method: str) -> Handler | None:
     return entry.handler if entry else None
 
 
-async def _is_our_tool(name: str) -> bool:
-    return name in NAMES
+# An MCPServer never has its own handlers for these.
+_OURS_ALONE = (SUBSCRIBE, "resources/unsubscribe")
+
+
+class SkillsExtension(Extension):
+    """Skills from directories or sources. Pass it as an extension and as middleware."""
+
+    identifier = EXTENSION_ID
+
+    def __init__(
+        self, *sources: Source | Root | str | Path, options: ServerOptions = DEFAULT_OPTIONS
+    ) -> None:
+        self.library = SkillLibrary(sources, options)
+        watcher = Watcher(self.library) if options.watch else None
+        self._service = SkillService(SkillResults(self.library, options), watcher)
+        self._bindings = self._service.bindings()
+        self._unused_bus = InMemorySubscriptionBus()
+        self._is_middleware = False
+
+    @property
+    def bus(self) -> SubscriptionBus:
+        """The bus on which changes are published, for `MCPServer(subscriptions=...)`."""
+        return self._service.bus or self._unused_bus
+
+    @asynccontextmanager
+    async def lifespan(self, _server: object) -> AsyncGenerator[dict[str, Any]]:
+        """Keep the sources open and watch for changes. Enter it in your own lifespan, if you have one."""
+        watcher = self._service.watcher
+        async with self.library.opened() if watcher is None else watcher.running():
+            yield {}
+
+    def settings(self) -> dict[str, Any]:
+        return dict(SETTINGS)
+
+    def methods(self) -> Sequence[MethodBinding]:
+        return [
+            MethodBinding(method, params, self._guarded(handler))
+            for method, params, handler in self._service.methods.extension_methods()
+        ]
+
+    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """The middleware part: the SDK calls it for every message."""
+        self._is_middleware = True
+        is_ready = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.client_params is not None
+        if not is_ready:
+            return await self._service.on_handshake(ctx, call_next)
+
+        def theirs(method: str) -> Handler | None:
+            return None if method in _OURS_ALONE else _passed_on(method, call_next)
+
+        binding = self._bindings.get(ctx.method)
+        if binding is not None:
+            params, wrap = binding
+            return await wrap(theirs)(ctx, params.model_validate(ctx.params or {}))
+        if ctx.method == LISTEN and (listen := self._service.listen(theirs(LISTEN))) is not None:
+            return await listen(ctx, types.SubscriptionsListenRequestParams.model_validate(ctx.params or {}))
+        return await call_next(ctx)
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(ctx: Context, params: Any) -> Any:
+            if not self._is_middleware:
+                raise MCPError(
+                    types.INTERNAL_ERROR,
+                    "SkillsExtension is incomplete: pass it to MCPServer as middleware=[skills] too",
+                )
+            return await handler(ctx, params)
+
+        return guarded
+
+
+def _passed_on(method: str, call_next: CallNext) -> Handler:
+    """The handler of the server behind the middleware."""
+
+    async def handler(ctx: Context, params: Any) -> Any:
+        if ctx.method == method and getattr(params, "cursor", None) == (ctx.params or {}).get("cursor"):
+            return await call_next(ctx)
+        # Another method, or another page: use the envelope of this request.
+        wire = {"cursor": params.cursor} if params.cursor is not None else {}
+        meta = (ctx.params or {}).get("_meta")
+        if meta is not None:
+            wire["_meta"] = meta
+        return await call_next(replace(ctx, method=method, params=wire))
+
+    return handler

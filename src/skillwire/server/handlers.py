@@ -17,8 +17,17 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from skillwire.errors import Refusal
 from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.server.legacy.resources import SkillPrompts
+from skillwire.server.legacy.tools import SkillTools
 from skillwire.server.results import SkillResults
-from skillwire.wire.v1 import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
+from skillwire.wire import (
+    EXTENSION_ID,
+    METHOD_GET,
+    METHOD_LIST,
+    METHOD_READ_DIRECTORY,
+    QUERY_ID,
+    declaration_in,
+)
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Handler: TypeAlias = Callable[[Context, Any], Awaitable[Any]]
@@ -26,6 +35,11 @@ Theirs: TypeAlias = Callable[[str], Handler | None]
 """Returns the handler that the server itself has for a method."""
 Wrap: TypeAlias = Callable[[Theirs], Handler]
 """Creates the merged handler of a method from that of the server."""
+
+
+class ListParams(types.PaginatedRequestParams):
+    query: str | None = None
+    limit: int | None = None
 
 
 class UriParams(types.RequestParams):
@@ -46,12 +60,15 @@ class SkillMethods:
     def extension_methods(self) -> tuple[tuple[str, type[types.RequestParams], Handler], ...]:
         """The methods that the extension requires (CAP-2), and the directory method."""
         return (
-            (METHOD_LIST, types.PaginatedRequestParams, self.list_skills),
+            (METHOD_LIST, ListParams, self.list_skills),
             (METHOD_GET, UriParams, self.get_skill),
             (METHOD_READ_DIRECTORY, DirectoryParams, self.read_directory),
         )
 
-    async def list_skills(self, ctx: Context, params: types.PaginatedRequestParams) -> JsonObject:
+    async def list_skills(self, ctx: Context, params: ListParams) -> JsonObject:
+        if params.query is not None and self.results.options.query and knows_extension(ctx, QUERY_ID):
+            found = self.results.find_skills(params.query, params.limit, modern=is_modern(ctx))
+            return await _result(found)
         return await _result(self.results.list_skills(params.cursor, modern=is_modern(ctx)))
 
     async def get_skill(self, ctx: Context, params: UriParams) -> JsonObject:
@@ -80,6 +97,45 @@ class SkillMethods:
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> JsonObject:
         return await _result(self.results.read_resource(str(params.uri), modern=is_modern(ctx)))
+
+
+class ToolMethods:
+    """The handlers of our tools."""
+
+    def __init__(self, tools: SkillTools) -> None:
+        self._tools = tools
+
+    async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
+        cursor = params.cursor if params else None
+        modern, extension = is_modern(ctx), knows_extension(ctx)
+        return await _result(self._tools.list_tools(cursor, modern=modern, has_extension=extension))
+
+    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> JsonObject:
+        arguments = params.arguments or {}
+        return await _result(self._tools.call_tool(params.name, arguments, modern=is_modern(ctx)))
+
+
+class PromptMethods:
+    """The handlers of our prompts."""
+
+    def __init__(self, prompts: SkillPrompts) -> None:
+        self._prompts = prompts
+
+    async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
+        cursor = params.cursor if params else None
+        return await _result(self._prompts.list_prompts(cursor, modern=is_modern(ctx)))
+
+    async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> JsonObject:
+        arguments = params.arguments or {}
+        return await _result(self._prompts.get_prompt(params.name, arguments, modern=is_modern(ctx)))
+
+
+def knows_extension(ctx: Context, extension: str = EXTENSION_ID) -> bool:
+    """Whether the client declared an extension, at the handshake or with this request (CAP-4)."""
+    capabilities = ctx.session.client_capabilities
+    if capabilities is None:
+        return False
+    return declaration_in(capabilities.model_dump(by_alias=True), extension) is not None
 
 
 def is_modern(ctx: Context) -> bool:

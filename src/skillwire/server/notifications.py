@@ -31,14 +31,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.catalog import Catalog, difference
 from skillwire.server.handlers import Context, Handler
 from skillwire.server.legacy.resources import LegacyResources
-from skillwire.server.library import SkillLibrary
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.uris import SkillUri, parse_uri
-from skillwire.sources.conflicts import directories_down_to
-from skillwire.wire.legacy import is_legacy_resource
+from skillwire.server.library import Catalog, SkillLibrary, difference
+from skillwire.skill import Digest, SkillUri, digest_of, parse_uri
+from skillwire.sources.base import directories_down_to
+from skillwire.wire import is_legacy_resource
 
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -244,6 +242,10 @@ class Notifier:
         for uri in sorted({uri for uris in streams for uri in uris}):
             await self.bus.publish(ResourceUpdated(uri))
 
+    def begin_with(self, catalog: Catalog) -> None:
+        """Announce what changed since this catalog, which a client has seen."""
+        self._announced = self._announced or catalog
+
     async def _begin(self) -> None:
         """Remember the catalog of this moment: later changes are relative to it."""
         if self._announced is None:
@@ -278,9 +280,6 @@ class Notifier:
         return None if content is None else digest_of(content)
 
     def _send(self, session: _Session, notices: list[Notice], tasks: TaskGroup) -> None:
-        # Nothing may be sent before `notifications/initialized`, and the client has no list yet.
-        if not session.connection.initialized.is_set():
-            return
         session.pending.update(dict.fromkeys(notices))
         if session.pending and not session.is_sending:
             session.is_sending = True
@@ -288,6 +287,8 @@ class Notifier:
 
     async def _drain(self, session: _Session) -> None:
         try:
+            # Nothing may be sent before `notifications/initialized`.
+            await session.connection.initialized.wait()
             while session.pending:
                 method, uri = next(iter(session.pending))
                 del session.pending[method, uri]

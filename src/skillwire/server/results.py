@@ -6,30 +6,37 @@ result raises `Refusal`, with the requested URI in its message and data (GET-1, 
 
 from __future__ import annotations
 
-import base64
 import logging
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final
 
-from skillwire.catalog.naming import skill_path
+from skillwire.catalog import skill_path
 from skillwire.errors import ApprovalRequired, FormatError, Refusal, SkillNotFound
-from skillwire.issues import shown
 from skillwire.json_types import JsonObject, JsonValue
-from skillwire.server.catalog import Catalog, Page
-from skillwire.server.legacy.resources import LegacyResource, LegacyResources
-from skillwire.server.library import SkillLibrary
-from skillwire.server.options import DEFAULT_OPTIONS, ServerOptions
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.files import DIRECTORY, MARKDOWN, media_type
-from skillwire.skill.uris import SCHEME, SKILL_FILE, SkillUri, parse_uri, path_below, skill_root
-from skillwire.sources.base import DirectoryChild, Validator
-from skillwire.wire.legacy import is_legacy_resource
-from skillwire.wire.v1 import entry_to_wire
+from skillwire.server.legacy.resources import LegacyResource, LegacyResources, SkillPrompts
+from skillwire.server.legacy.tools import SkillTexts, SkillTools
+from skillwire.server.library import DEFAULT_OPTIONS, Catalog, Page, ServerOptions, SkillLibrary, file_content
+from skillwire.skill import (
+    DIRECTORY,
+    DYNAMIC,
+    MARKDOWN,
+    SCHEME,
+    SKILL_FILE,
+    SkillEntry,
+    media_type,
+    parse_uri,
+    path_below,
+    skill_root,
+)
+from skillwire.sources import DirectoryChild, Validator
+from skillwire.text import shown
+from skillwire.wire import INVALID_PARAMS, entry_to_wire, is_legacy_resource
 
-INVALID_PARAMS: Final = -32602
+if TYPE_CHECKING:
+    from skillwire.server.search import LibrarySearch
+
 INTERNAL_ERROR: Final = -32603
 FRONTMATTER_META_PREFIX: Final = "io.modelcontextprotocol.skills/"
 _META_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -42,17 +49,39 @@ _log = logging.getLogger(__name__)
 
 
 class SkillResults:
-    """Results from a library. `modern` means that the client uses 2026-07-28 or later (LST-2)."""
+    """Results from a library. `modern` means that the client uses 2026-07-28 or later (LST-2).
 
-    def __init__(self, library: SkillLibrary, options: ServerOptions = DEFAULT_OPTIONS) -> None:
+    `texts` decides how tools and prompts show a skill. `tools` and `prompts` are `None` if there are none.
+    """
+
+    def __init__(
+        self,
+        library: SkillLibrary,
+        options: ServerOptions = DEFAULT_OPTIONS,
+        texts: SkillTexts | None = None,
+    ) -> None:
+        features = options.legacy_features
         self.library = library
         self.options = options
-        self.legacy_resources = LegacyResources(options.legacy_features, limits=options.limits)
+        self.legacy_resources = LegacyResources(features, limits=options.limits)
+        self._search: LibrarySearch | None = None
+        self.tools = (
+            None if features.tools == "never" else SkillTools(library, options, texts, search=self.search)
+        )
+        self.prompts = SkillPrompts(library, options, texts) if features.prompts else None
 
     async def catalog(self) -> Catalog:
         """The current catalog."""
         with _errors():
             return await self.library.catalog()
+
+    async def search(self, query: str, limit: int) -> Sequence[SkillEntry]:
+        """The skills that fit a query best, best first."""
+        if self._search is None:
+            from skillwire.server.search import LibrarySearch  # Not needed to start.
+
+            self._search = LibrarySearch(self.library, self.options.limits)
+        return await self._search.search(query, limit)
 
     async def page_of_skills(self, cursor: str | None) -> Page[SkillEntry]:
         """A page of the listing."""
@@ -77,6 +106,15 @@ class SkillResults:
         page = await self.page_of_skills(cursor)
         skills = [entry_to_wire(entry) for entry in page.items]
         return self._complete({"skills": [*skills]}, page.next_cursor, modern)
+
+    async def find_skills(self, query: str, limit: int | None, *, modern: bool) -> JsonObject:
+        """The skills that fit a query best, best first, as one page of the listing."""
+        wanted = self.options.limits.search_results if limit is None else limit
+        if not 1 <= wanted <= self.library.page_size:
+            raise Refusal(f"limit is not from 1 to {self.library.page_size}", code=INVALID_PARAMS)
+        with _errors():
+            found = await self.search(query, wanted)
+        return self._complete({"skills": [entry_to_wire(entry) for entry in found]}, None, modern)
 
     async def get_skill(self, uri: str, *, modern: bool) -> JsonObject:
         return self._complete({"skill": entry_to_wire(await self.entry_at(uri))}, None, modern, uri)
@@ -130,6 +168,20 @@ class SkillResults:
             "hasMore": len(fitting) > _MOST_VALUES,
         }
         return {"completion": completion, **({"resultType": "complete"} if modern else {})}
+
+    async def list_tools(self, cursor: str | None, *, modern: bool, has_extension: bool) -> JsonObject | None:
+        """The tools; `None` if this server has none for anybody."""
+        if self.tools is None:
+            return None
+        with _errors():
+            return await self.tools.list_tools(cursor, modern=modern, has_extension=has_extension)
+
+    async def list_prompts(self, cursor: str | None, *, modern: bool) -> JsonObject | None:
+        """A page of the prompts; `None` if this server has none."""
+        if self.prompts is None:
+            return None
+        with _errors():
+            return await self.prompts.list_prompts(cursor, modern=modern)
 
     async def list_templates(self, cursor: str | None, *, modern: bool) -> JsonObject:
         if cursor is not None:
@@ -191,17 +243,6 @@ class SkillResults:
         return result
 
 
-def file_content(uri: SkillUri, data: bytes) -> JsonObject:
-    """The bytes of a file as the contents of a resource."""
-    content: JsonObject = {"uri": uri, "mimeType": media_type(unquote(uri.rpartition("/")[2]))}
-    # RD-2: text only if decoding loses nothing. Python's strict UTF-8 round-trips, including BOM and CRLF.
-    try:
-        content["text"] = data.decode("utf-8")
-    except UnicodeDecodeError:
-        content["blob"] = base64.b64encode(data).decode("ascii")
-    return content
-
-
 def skill_md_resource(entry: SkillEntry) -> JsonObject:
     """The `Resource` object of a `SKILL.md`, with name and description from its frontmatter (FMT-7)."""
     resource: JsonObject = {
@@ -243,8 +284,8 @@ def _errors(uri: str | None = None) -> Generator[None]:
         raise Refusal(str(error), code=INVALID_PARAMS, data=data) from None
     except FormatError as error:
         raise Refusal(error.issues[0].message, code=INVALID_PARAMS, data=data) from None
-    except ApprovalRequired:
-        raise  # A person has to be asked first, which the caller may be able to do.
+    except (ApprovalRequired, Refusal):
+        raise  # A person has to be asked first, which the caller may be able to do; or it is refused already.
     except Exception as error:
         # An internal error may contain paths, so it only goes to the operator's log.
         _log.error("%s: %s", "skills/list" if uri is None else shown(uri), error)

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 
-from skillwire.issues import shown
-from skillwire.server.catalog import Catalog, skill_changes
-from skillwire.server.library import SkillLibrary
-from skillwire.sources.base import Source
+from skillwire.server.library import Catalog, SkillLibrary, skill_changes
+from skillwire.sources import Source
 from skillwire.sources.directory.watch import wait_until_idle
+from skillwire.text import shown
 
 if TYPE_CHECKING:
     from skillwire.server.notifications import Notifier
@@ -48,6 +47,8 @@ class Watcher:
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
         self.notifier: Notifier | None = None
+        self.before_notifying: Callable[[], Awaitable[None]] | None = None
+        """Called after each change, to set `notifier` if a client has to be notified."""
         self._logged: Catalog | None = None
         self._turn = anyio.Lock()
         self._runs = 0
@@ -115,8 +116,10 @@ class Watcher:
 
             async def changed() -> None:
                 await self._log_changes()
+                if self.notifier is None and self.before_notifying is not None:
+                    await self.before_notifying()
                 if self.notifier is None:
-                    return  # No client has connected yet.
+                    return  # No client has seen anything yet.
                 try:
                     await self.notifier.announce(tasks)
                 except Exception as error:  # The next request reports what is wrong.

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from skillwire.issues import Issue, Severity, shown
+from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonObject, JsonValue
-from skillwire.skill.dialects import Dialect, Draft
-from skillwire.skill.frontmatter import SkillDocument
-from skillwire.skill.names import name_issues
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill.entries import Dialect, Draft
+from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
+from skillwire.skill.uris import SKILL_FILE, name_issues
+from skillwire.text import shown
 
 KNOWN_FIELDS: Final = frozenset(
     {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
@@ -168,6 +170,30 @@ def local_fields(
         return fields, None, []
     written = frozenset(field for field, value in fields.items() if document.frontmatter.get(field) is value)
     return fields, Draft(dialect=Dialect.MANIFEST, carried=written), issues
+
+
+def read_fields(
+    skill_md: bytes,
+    *,
+    directory: str | None,
+    strict: bool = False,
+    local: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[JsonObject, Draft | None, list[Issue]]:
+    """The frontmatter of a `SKILL.md`, how it was completed, and every issue of it; or a `FormatError`.
+
+    The one place that decides which skills are accepted: `serve`, `publish` and `add` refuse what has an
+    issue of severity `ERROR` here, and `lint` reports the same. With `local`, the rules are those of a user's
+    own folders.
+    """
+    document = parse_skill_md(skill_md, file=SKILL_FILE, strict=strict, limits=limits)
+    fields, draft = document.frontmatter, None
+    issues = [*document.repairs]
+    if local:
+        fields, draft, filled_in = local_fields(document, directory or "", file=SKILL_FILE)
+        issues += filled_in
+    issues += field_issues(fields, directory=directory, file=SKILL_FILE, lines=document.lines)
+    return fields, draft, issues
 
 
 def field_issues(

@@ -15,7 +15,10 @@ DIRECTORY: Final = "inode/directory"
 _UNKNOWN: Final = "application/octet-stream"
 _TEXT: Final = "text/plain"
 
-_VERSION_CONTROL: Final = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"})
+# With the files that signers ignore: what may be unsigned is not part of a skill.
+_VERSION_CONTROL: Final = frozenset(
+    {".git", ".gitattributes", ".github", ".gitignore", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"}
+)
 _MADE_BY_TOOLS: Final = frozenset(
     {"__pycache__", "node_modules", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
@@ -92,7 +95,11 @@ LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 """The start of a file that Git LFS has not fetched yet."""
 
 
-@lru_cache(maxsize=512)
+def is_version_control(path: str) -> bool:
+    """Whether a path is one of version control, such as `.gitignore`: no skill has it."""
+    return not _VERSION_CONTROL.isdisjoint(path.split("/"))
+
+
 @lru_cache(maxsize=4096)
 def belongs_to_skill(name: str) -> bool:
     """Whether a file or directory of this name is part of the skill around it.

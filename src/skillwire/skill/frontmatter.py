@@ -14,13 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.files import LFS_POINTER
-from skillwire.skill.uris import SKILL_FILE
+from skillwire.skill.uris import SKILL_FILE, parse_name
 from skillwire.skill.yaml import load_mapping
 
 _OPEN = re.compile(r"---[ \t]*\r?\n")
@@ -32,8 +33,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _FIELD = re.compile(r"""(?:[A-Za-z0-9_][^:\s"'#]*|"[^"]*"|'[^']*')[ ]*:(?:[ ]+(?P<value>.*?))?[ \t\r]*""")
 # A value that is meant as text, but has a colon in it or starts with a reserved character.
 _REPAIRED = frozenset({"yaml-unquoted-colon", "yaml-special"})
-CONFLICT = re.compile(r"^(?:<{7}|>{7}|\|{7}) .*$|^={7}\r?$(?=(?:.|\n)*^>{7} )", re.MULTILINE)
-"""A conflict marker of Git."""
+_CONFLICT = re.compile(r"^(?:(?P<certain><{7}|>{7}|\|{7}) |={7}\r?$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def parse_skill_md(
     try:
         frontmatter, lines = load_mapping(block, file=file, first_line=2, limits=limits)
     except FormatError as error:
-        if CONFLICT.search(block):
-            raise FormatError(_conflict(block, file)) from None
+        if (line := conflict_line(block)) is not None:
+            raise FormatError(_conflict(line, file)) from None
         repaired = None if strict else _repair(block, file, limits)
         if repaired is None:
             raise
@@ -84,12 +84,13 @@ def salvage_skill_md(
         block, body, body_line = split_skill_md(data, file)
     except FormatError as error:
         return None, error.issues
-    if CONFLICT.search(block):
-        return None, (_conflict(block, file),)
+    if (line := conflict_line(block)) is not None:
+        return None, (_conflict(line, file),)
     frontmatter: dict[str, JsonValue] = {}
     lines: dict[str, int] = {}
     issues: list[Issue] = []
-    for line, text in _fields(block):
+    # SEC-9: a block that is too long is refused whole, below, and not searched field by field.
+    for line, text in _fields(block) if len(block) <= limits.frontmatter_bytes else ():
         if not text.strip() or all(part.startswith("#") for part in text.split("\n") if part.strip()):
             continue
         try:
@@ -141,6 +142,8 @@ def _fields(block: str) -> Iterator[tuple[int, str]]:
 
 def _repair(block: str, file: str, limits: Limits) -> tuple[str, tuple[Issue, ...]] | None:
     """The YAML with missing quotes added, and an issue for each; `None` if nothing was repaired."""
+    if len(block) > limits.frontmatter_bytes:  # SEC-9: each field costs a parser.
+        return None
     repairs: list[Issue] = []
     parts: list[str] = []
     for line, text in _fields(block):
@@ -166,15 +169,22 @@ def _repair(block: str, file: str, limits: Limits) -> tuple[str, tuple[Issue, ..
     return ("".join(parts), tuple(repairs)) if repairs else None
 
 
-def _conflict(block: str, file: str) -> Issue:
-    found = CONFLICT.search(block)
-    line = 2 if found is None else block.count("\n", 0, found.start()) + 2
+def conflict_line(text: str) -> int | None:
+    """The line, from 0, of the first conflict marker of Git. `=======` is one only before a `>>>>>>>`."""
+    last = text.rfind("\n>>>>>>> ")
+    for marker in _CONFLICT.finditer(text):
+        if marker["certain"] or marker.start() < last:
+            return text.count("\n", 0, marker.start())
+    return None
+
+
+def _conflict(line: int, file: str) -> Issue:
     return Issue(
         rule="merge-conflict",
         message="the frontmatter has merge conflict markers",
         fix="choose one side and remove the lines that start with <<<<<<<, ======= and >>>>>>>",
         file=file,
-        line=line,
+        line=line + 2,
     )
 
 
@@ -236,3 +246,43 @@ def _unclosed(text: str, start: int, file: str) -> Issue:
         file=file,
         line=line,
     )
+
+
+TEMPLATE_SENTENCES: Final = (
+    "say here in one sentence what the skill does.",
+    "Say in a sentence or two what a good result looks like.",
+    "Write the first step as an instruction.",
+    "Name the commands to run and the files to read, with paths relative to this file.",
+    "Say how to check the result before it is shown.",
+    "Say what to ask the user for, and what to do when they do not know.",
+)
+"""What `new_skill_md` leaves to the author. `lint` names those that are still there."""
+
+
+def new_skill_md(name: str, description: str = "") -> str:
+    """A `SKILL.md` for a skill of this name, or a `FormatError` that says what is wrong with the name."""
+    checked = parse_name(name)
+    title = checked.replace("-", " ").capitalize()
+    said = " ".join(description.split()) or (
+        f"{title}: {TEMPLATE_SENTENCES[0]} Use when the user asks for it, and name the words they would use."
+    )
+    quoted = said.replace("\\", "\\\\").replace('"', '\\"')
+    return f"""---
+name: {checked}
+description: "{quoted}"
+---
+
+# {title}
+
+{TEMPLATE_SENTENCES[1]}
+
+## Steps
+
+1. {TEMPLATE_SENTENCES[2]}
+2. {TEMPLATE_SENTENCES[3]}
+3. {TEMPLATE_SENTENCES[4]}
+
+## When something is missing
+
+{TEMPLATE_SENTENCES[5]}
+"""

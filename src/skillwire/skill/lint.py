@@ -9,20 +9,120 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, Severity, shown
+from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
 from skillwire.skill.fields import HOST_FIELDS, KNOWN_FIELDS, MAX_DESCRIPTION_LENGTH, field_issues
 from skillwire.skill.files import MANIFEST_FILE_BYTES
 from skillwire.skill.fix import LAST_BLOCK
-from skillwire.skill.frontmatter import CONFLICT, SkillDocument, parse_skill_md, salvage_skill_md
-from skillwire.skill.references import Reference, find_references, resolve
+from skillwire.skill.frontmatter import (
+    TEMPLATE_SENTENCES,
+    SkillDocument,
+    conflict_line,
+    parse_skill_md,
+    salvage_skill_md,
+)
 from skillwire.skill.uris import SKILL_FILE
+from skillwire.text import shown
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})(.*)")
+_CODE_SPAN = re.compile(r"`+([^`\n]+)`+")
+# Links and images are found by their middle, so that a line full of brackets takes linear time.
+_LINK = re.compile(r"\]\([ \t]*(?:<([^<>\n]*)>(?=[ \t)])|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))")
+_DEFINITION = re.compile(r"[ ]{0,3}\[(?!\^)[^\]\n]+\]:[ \t]+(?:<([^<>\n]*)>|(\S+))")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PATH_IN_CODE = re.compile(r"(?:\./)?(?:scripts|references|assets)/[^\s`]*[^\s`/.]\.[A-Za-z0-9]+")
+_PLACEHOLDER = re.compile(r"[{}<>*$|]|\.\.\.|…")
+# Placeholders in code.
+_EXAMPLE = re.compile(
+    r"(?:^|[/_-])(?:examples?|samples?|your|my|foo|bar|baz|some|path|file|filename|name|xxx|placeholder|new)"
+    r"(?:[-_.]|$)",
+    re.IGNORECASE,
+)
+_FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor example\b|\bsuch as\b|\bfor instance\b|\blike `", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A relative path as written, and its line."""
+
+    target: str
+    line: int
+
+
+def find_references(body: str, first_line: int) -> list[Reference]:
+    """All relative references of a Markdown text, each target once.
+
+    Links, images and link definitions count, and so do paths in `code` under scripts/, references/ and
+    assets/. URLs, anchors, absolute paths, placeholders, examples in code and fenced code do not.
+    """
+    found: dict[str, Reference] = {}
+    for number, line in _prose(body, first_line):
+        for target in _targets(line):
+            found.setdefault(target, Reference(target, number))
+    return list(found.values())
+
+
+def resolve(target: str) -> str | None:
+    """The path below the skill's directory that a reference means (FMT-10); `None` if it leaves the skill.
+
+    A reference in `SKILL.md` is relative to its directory. The directory itself is `""`.
+    """
+    segments: list[str] = []
+    for segment in unquote(target).split("/"):
+        if segment == "..":
+            if not segments:
+                return None
+            segments.pop()
+        elif segment not in ("", "."):
+            segments.append(segment)
+    return "/".join(segments)
+
+
+def _prose(body: str, first_line: int) -> Iterator[tuple[int, str]]:
+    fence = ""
+    for number, line in enumerate(body.split("\n"), first_line):
+        match = _FENCE.match(line)
+        if match is None:
+            if not fence:
+                yield number, line
+        elif not fence:
+            fence = match[1]
+        elif match[1].startswith(fence) and not match[2].strip():
+            fence = ""
+
+
+def _targets(line: str) -> Iterator[str]:
+    is_example = _FOR_EXAMPLE.search(line) is not None
+    for span in _CODE_SPAN.finditer(line):
+        path = span[1].strip()
+        if _PATH_IN_CODE.fullmatch(path) and not (
+            is_example or _PLACEHOLDER.search(path) or _EXAMPLE.search(path)
+        ):
+            yield path
+    prose = _CODE_SPAN.sub("", line)
+    definition = _DEFINITION.match(prose)
+    for match in (*_LINK.finditer(prose), *((definition,) if definition else ())):
+        target = (match[1] or match[2] or "").partition("#")[0].partition("?")[0]
+        if _is_relative_path(target):
+            yield target
+
+
+def _is_relative_path(target: str) -> bool:
+    # A single word in brackets is often prose or code, not a file.
+    return (
+        ("." in target or "/" in target)
+        and target[0] not in "/\\"
+        and _SCHEME.match(target) is None
+        and _PLACEHOLDER.search(target) is None
+    )
+
 
 RESERVED_METADATA: Final = "io.modelcontextprotocol/"
 
@@ -132,7 +232,7 @@ def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
             )
         )
         text = text.replace("\r\n", "\n")
-    conflict = CONFLICT.search(text)
+    conflict = conflict_line(text)
     if conflict is not None:
         issues.append(
             Issue(
@@ -140,7 +240,7 @@ def _text_issues(skill_md: bytes, file: str) -> list[Issue]:
                 message="the file has merge conflict markers",
                 fix="choose one side and remove the lines that start with <<<<<<<, ======= and >>>>>>>",
                 file=file,
-                line=text.count("\n", 0, conflict.start()) + 1,
+                line=conflict + 1,
                 severity=Severity.WARNING,
             )
         )
@@ -237,6 +337,7 @@ class _Linter:
         self._unknown_fields()
         self._reserved_metadata(self._document.frontmatter.get("metadata"))
         self._body()
+        self._template()
         for reference in find_references(self._document.body, self._document.body_line):
             self._reference(reference)
         return self._issues
@@ -315,6 +416,20 @@ class _Linter:
                 f"the body is about {tokens} tokens long; more than {MAX_BODY_TOKENS} crowd out the task"
             )
             self._advise("body-tokens", message, fix, line)
+
+    def _template(self) -> None:
+        """What `skillwire new` wrote and nobody has replaced yet."""
+        fix = "write your own instructions in its place"
+        description = str(self._document.frontmatter.get("description", ""))
+        if TEMPLATE_SENTENCES[0] in description:
+            message = "the description is still that of the template"
+            self._advise(
+                "template", message, "say what the skill does and when", self._document.lines["description"]
+            )
+        for number, line in enumerate(self._document.body.split("\n")):
+            if any(sentence in line for sentence in TEMPLATE_SENTENCES):
+                message = f"this line is still that of the template: {line.strip()}"
+                self._advise("template", message, fix, self._document.body_line + number)
 
     def _reference(self, reference: Reference) -> None:
         path = resolve(reference.target)

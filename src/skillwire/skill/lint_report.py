@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skillwire.issues import Issue, Severity, shown
+from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonObject
 from skillwire.skill.lint import NO_TOKENS, Tokens
+from skillwire.text import shown
 from skillwire.version import VERSION
 
 JSON_VERSION: Final = 1

@@ -8,32 +8,46 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.sources.base import Change as Change
+    from skillwire.sources.base import Conflict as Conflict
     from skillwire.sources.base import DirectoryChild as DirectoryChild
+    from skillwire.sources.base import Ownership as Ownership
     from skillwire.sources.base import PagedSource as PagedSource
     from skillwire.sources.base import Problem as Problem
     from skillwire.sources.base import Read as Read
     from skillwire.sources.base import Source as Source
     from skillwire.sources.base import Validator as Validator
-    from skillwire.sources.conflicts import Conflict as Conflict
-    from skillwire.sources.conflicts import Ownership as Ownership
+    from skillwire.sources.base import listed_directory as listed_directory
+    from skillwire.sources.directory.authoring import load_private_key as load_private_key
+    from skillwire.sources.directory.authoring import read_pem as read_pem
+    from skillwire.sources.directory.cache import scan_cache_directory as scan_cache_directory
     from skillwire.sources.directory.files import FileRecord as FileRecord
+    from skillwire.sources.directory.files import Root as Root
     from skillwire.sources.directory.files import Stamp as Stamp
-    from skillwire.sources.directory.roots import Root as Root
     from skillwire.sources.directory.snapshot import ScannedSkill as ScannedSkill
     from skillwire.sources.directory.snapshot import Snapshot as Snapshot
     from skillwire.sources.directory.source import DirectorySource as DirectorySource
     from skillwire.sources.function import FunctionSource as FunctionSource
     from skillwire.sources.function import MakerT as MakerT
+    from skillwire.sources.packages import PackageSkills as PackageSkills
+    from skillwire.sources.packages import packages_with_skills as packages_with_skills
+    from skillwire.sources.reference import Reference as Reference
+    from skillwire.sources.reference import SourceKind as SourceKind
+    from skillwire.sources.reference import parse_reference as parse_reference
 
 export(
     __name__,
     {
-        "base": "Change DirectoryChild PagedSource Problem Read Source Validator",
-        "conflicts": "Conflict Ownership",
-        "directory.files": "FileRecord Stamp",
-        "directory.roots": "Root",
+        "base": (
+            "Change Conflict DirectoryChild Ownership PagedSource Problem Read Source Validator "
+            "listed_directory"
+        ),
+        "directory.authoring": "load_private_key read_pem",
+        "directory.cache": "scan_cache_directory",
+        "directory.files": "FileRecord Root Stamp",
         "directory.snapshot": "ScannedSkill Snapshot",
         "directory.source": "DirectorySource",
         "function": "FunctionSource MakerT",
+        "packages": "PackageSkills packages_with_skills",
+        "reference": "Reference SourceKind parse_reference",
     },
 )

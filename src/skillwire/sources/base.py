@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from skillwire.errors import SkillNotFound
 from skillwire.issues import Issue, Severity
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
-from skillwire.skill.uris import SkillUri, child_uri, is_inside, path_below, shown_uri
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    SkillEntry,
+    SkillUri,
+    child_uri,
+    is_inside,
+    path_below,
+    shown_uri,
+    skill_root,
+)
 
 if TYPE_CHECKING:
-    from skillwire.catalog.tokenize import Query
+    from skillwire.catalog import Query
 
 # Beyond this, listing everything again is cheaper than requesting each skill.
 _MOST_CHANGES: Final = 100
@@ -156,6 +165,12 @@ class Source(Protocol):
         that must subscribe to get them. `changes` reports everything in any case.
         """
 
+    async def at_hand(self, uri: SkillUri) -> bytes | None:
+        """The bytes of a file that may be searched: only if no server is asked for them, no person, and no
+        program that generates them. Of other skills, name and description are searched.
+        """
+        return None
+
     def local_path(self, uri: SkillUri) -> str | None:
         """The path of a file on this machine, if it has one."""
         return None
@@ -242,3 +257,49 @@ def children_among(files: Iterable[tuple[SkillUri, int]], uri: SkillUri) -> tupl
             known = None if deeper or size == NO_SIZE else size
             children[child] = DirectoryChild(child, name, bool(deeper), known)
     return tuple(children[child] for child in sorted(children))
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A skill of source number `owner` that is in the place of the skill `winner` of another source."""
+
+    uri: SkillUri
+    owner: int
+    winner: SkillUri
+    winning_owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The directory of every skill that may be served, with the number of its source."""
+
+    owners: Mapping[SkillUri, int]
+    lost: tuple[Conflict, ...]
+
+    def owner_of(self, uri: SkillUri) -> int | None:
+        """The source of the skill at or around a URI; `None` outside of skills."""
+        return next((self.owners[at] for at in directories_down_to(uri) if at in self.owners), None)
+
+
+def resolve_conflicts(skills: Iterable[tuple[SkillUri, int]]) -> Ownership:
+    """Resolve the conflicts of skills, given as the URI of their `SKILL.md` and their source's number."""
+    owners: dict[SkillUri, int] = {}
+    lost: list[Conflict] = []
+    # Outermost first; the sort is stable, so that the first source comes first.
+    for uri, owner in sorted(skills, key=lambda skill: skill[0].count("/")):
+        root = skill_root(uri)
+        taken = next((at for at in directories_down_to(root) if owners.get(at, owner) != owner), None)
+        if taken is None:
+            owners[root] = owner
+        else:
+            lost.append(Conflict(uri, owner, SkillUri(f"{taken}/SKILL.md"), owners[taken]))
+    return Ownership(owners, tuple(lost))
+
+
+def directories_down_to(uri: SkillUri) -> Iterator[SkillUri]:
+    """The directories around a URI, outermost first, and the URI itself."""
+    at = uri.find("/", uri.index("://") + 3)
+    while at >= 0:
+        yield SkillUri(uri[:at])
+        at = uri.find("/", at + 1)
+    yield uri

@@ -18,14 +18,21 @@ import anyio.to_thread
 from skillwire.errors import FormatError, SkillNotFound, SourceError
 from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.dialects import Dialect, Draft
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri
+from skillwire.skill import (
+    SKILL_FILE,
+    Dialect,
+    Draft,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    digest_of,
+    make_uri,
+    parse_skill_md,
+    shown_uri,
+)
 from skillwire.sources.base import Change, Problem, Read, Source, changes_between
 from skillwire.sources.directory.files import hash_file
-from skillwire.wire.legacy import reason
+from skillwire.wire.index import reason
 
 _SUFFIX: Final = ".md"
 _DEEPEST: Final = 8
@@ -71,6 +78,9 @@ class CommandFiles(Source):
         command = self._command(uri)
         limit = self._limits.bytes_per_skill
         return Read(await anyio.to_thread.run_sync(_read, command.path, command.root, limit))
+
+    async def at_hand(self, uri: SkillUri) -> bytes | None:
+        return (await self.read(uri)).data
 
     async def refresh(self) -> None:
         await anyio.to_thread.run_sync(self._scan)

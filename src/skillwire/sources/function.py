@@ -16,13 +16,24 @@ from typing import TypeAlias, TypeVar
 import anyio
 
 from skillwire.errors import FormatError, SkillNotFound, SourceError
-from skillwire.issues import Issue, Severity, shown
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import DYNAMIC, SkillEntry, SkillResource
-from skillwire.skill.fields import field_issues
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, is_inside, make_uri, path_below, shown_uri
+from skillwire.issues import Issue, Severity
+from skillwire.skill import (
+    DYNAMIC,
+    SKILL_FILE,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    child_uri,
+    digest_of,
+    field_issues,
+    is_inside,
+    make_uri,
+    parse_skill_md,
+    path_below,
+    shown_uri,
+)
 from skillwire.sources.base import DirectoryChild, Problem, Read, Source
+from skillwire.text import shown
 
 SkillFiles: TypeAlias = Mapping[str, str | bytes] | str
 Maker: TypeAlias = Callable[[], SkillFiles | Awaitable[SkillFiles]]

@@ -7,25 +7,26 @@ only use the requested protocol. A password comes from `.netrc`, a key from ssh.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from skillwire.errors import LimitExceeded, SourceError
-from skillwire.issues import shown
-from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.files import belongs_to_skill
-from skillwire.sources.archive import ArchiveFile, safe_path
+from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
+from skillwire.net import ArchiveFile
+from skillwire.skill import SKILL_FILE, belongs_to_skill, check_files, safe_path
+from skillwire.skill.uris import folders_of
 from skillwire.sources.reference import GIT_SCHEMES, Reference, is_commit
-from skillwire.text import redact_url
+from skillwire.text import redact_url, shown
 
 # What ssh, TLS and proxies need. Git's own variables are not passed on.
 _PASSED_ON: Final = (
@@ -55,12 +56,20 @@ _SETTINGS: Final = (
     "fetch.recurseSubmodules=false",
     "fetch.unpackLimit=1",
     "gc.auto=0",
+    "http.followRedirects=false",
     "maintenance.auto=false",
     "protocol.allow=never",
     "submodule.recurse=false",
 )
 _POLL_SECONDS: Final = 0.2
 _SAID: Final = 400
+_MOST_SAID: Final = 1024 * 1024
+_CHUNK: Final = 64 * 1024
+_BYTES_PER_PATH: Final = 120
+# Skills may unpack to three times what was sent, and to this many bytes.
+_UNPACKED_TIMES: Final = 3
+_UNPACKED_BYTES: Final = 32 * MIB
+_REDIRECTED: Final = re.compile("returned error: 30[1-8]")
 _REGULAR, _EXECUTABLE, _LINK = "100644", "100755", "120000"
 
 
@@ -78,9 +87,7 @@ def resolve_commit(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> 
     if is_commit(reference.ref):
         return reference.ref
     names = [reference.ref, f"{reference.ref}^{{}}"] if reference.ref else ["HEAD"]
-    said = _git(reference, None, ["ls-remote", "--", reference.place, *names], limits).decode(
-        "utf-8", "replace"
-    )
+    said = _remote(reference, None, ["ls-remote"], names, limits).decode("utf-8", "replace")
     rows = {name: commit for commit, _, name in (line.partition("\t") for line in said.splitlines())}
     wanted = (
         [f"refs/tags/{reference.ref}^{{}}", f"refs/tags/{reference.ref}", f"refs/heads/{reference.ref}"]
@@ -101,18 +108,24 @@ def fetch_tree(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> GitT
     commit = resolve_commit(reference, limits=limits)
     with _repository(reference, limits) as repository:
         _fetch(reference, repository, commit, limits)
-        return _read(reference, repository, commit, limits)
+        files, skipped = _files_of_skills(reference, repository, commit, limits)
+        contents = _blobs(reference, repository, files, limits)
+        return GitTree(
+            commit,
+            tuple(ArchiveFile(file.path, contents[file.blob], file.executable) for file in files),
+            skipped,
+        )
 
 
 def _fetch(reference: Reference, repository: Path, commit: str, limits: Limits) -> None:
     options = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
     try:
-        _git(reference, repository, [*options, "--depth=1", "--", reference.place, commit], limits)
+        _remote(reference, repository, [*options, "--depth=1"], [commit], limits)
         return
     except SourceError:
         # Some servers do not send single commits: fetch branches and tags, and look for it there.
         specs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
-        _git(reference, repository, [*options, "--", reference.place, *specs], limits)
+        _remote(reference, repository, options, specs, limits)
     try:
         _git(reference, repository, ["cat-file", "-e", f"{commit}^{{commit}}"], limits)
     except SourceError:
@@ -122,75 +135,111 @@ def _fetch(reference: Reference, repository: Path, commit: str, limits: Limits) 
         ) from None
 
 
-def _read(reference: Reference, repository: Path, commit: str, limits: Limits) -> GitTree:
-    listing = _git(reference, repository, ["ls-tree", "-r", "-z", "--full-tree", "-l", commit], limits)
+def _remote(
+    reference: Reference, repository: Path | None, words: Sequence[str], more: Sequence[str], limits: Limits
+) -> bytes:
+    """The output of a `git` that talks to the repository's server, which may not send it elsewhere.
+
+    Some servers redirect to the address that ends with `.git`, so that one is tried then.
+    """
+    place = reference.place
+    try:
+        return _git(reference, repository, [*words, "--", place, *more], limits)
+    except SourceError as error:
+        if not _REDIRECTED.search(error.said):
+            raise
+        if place.startswith(("https://", "http://")) and not place.endswith(".git"):
+            with suppress(SourceError):
+                return _git(reference, repository, [*words, "--", f"{place}.git", *more], limits)
+    raise SourceError(
+        f"{_shown_place(reference)} redirects to another address, which is not followed: name that one if "
+        "you trust it"
+    )
+
+
+class _TreeFile(NamedTuple):
+    """A file of a commit. `path` is below the folder that the reference names."""
+
+    path: str
+    blob: str
+    size: int
+    executable: bool
+
+
+def _files_of_skills(
+    reference: Reference, repository: Path, commit: str, limits: Limits
+) -> tuple[list[_TreeFile], tuple[str, ...]]:
+    """The files inside skills, and the links among them; a repository may contain much else."""
     prefix = f"{reference.path}/" if reference.path else ""
-    wanted: list[tuple[str, str, bool]] = []
-    skipped: list[str] = []
+    rows = _tree(reference, repository, commit, prefix, limits)
+    ends = (f"/{SKILL_FILE}".encode(), f"\t{SKILL_FILE}".encode())
+    # As text once: a small repository can have many files.
+    names = [row.partition(b"\t")[2].decode("utf-8", "surrogateescape")[len(prefix) :] for row in rows]
+    roots = {
+        name[: -len(SKILL_FILE)].rstrip("/")
+        for row, name in zip(rows, names, strict=True)
+        if row.endswith(ends)
+    }
+    files: list[_TreeFile] = []
+    links: list[str] = []
     total = 0
-    for row in listing.split(b"\0"):
-        if not row:
+    for row, name in zip(rows, names, strict=True):
+        if roots.isdisjoint(folders_of(name)) or not all(map(belongs_to_skill, name.split("/"))):
             continue
-        head, _, raw = row.partition(b"\t")
-        mode, _, blob, size = head.decode("ascii").split()
-        path = raw.decode("utf-8", "surrogateescape")
-        if not path.startswith(prefix) or not all(map(belongs_to_skill, path.split("/"))):
-            continue
-        below = path.removeprefix(prefix)
-        if mode in (_REGULAR, _EXECUTABLE, "100664"):
+        mode, _, blob, size = row.partition(b"\t")[0].decode("ascii").split()
+        if mode == _LINK:
+            links.append(name)
+        elif mode in (_REGULAR, _EXECUTABLE, "100664"):
             total += int(size)
-            wanted.append((safe_path(below), blob, mode == _EXECUTABLE))
-        elif mode == _LINK:
-            skipped.append(below)
-    wanted, total = _of_skills(wanted, total, listing, prefix)
-    if not wanted:
+            files.append(_TreeFile(safe_path(name, limits=limits), blob, int(size), mode == _EXECUTABLE))
+    if not files:
         where = f" below {shown(reference.path)}" if reference.path else ""
         raise SourceError(f"{_shown_place(reference)} has no skill{where}: no SKILL.md is there")
-    if total > limits.repository_bytes:
+    # What was sent is on disk: content that unpacks to far more was made to fill the memory.
+    most = min(limits.repository_bytes, _UNPACKED_TIMES * _size(repository) + _UNPACKED_BYTES)
+    if total > most or len(files) > limits.repository_files:
         raise LimitExceeded(
-            f"the skills of {_shown_place(reference)} have {total:,} bytes, "
-            f"at most {limits.repository_bytes:,} are read: name a folder of it"
+            f"the skills of {_shown_place(reference)} have {len(files):,} files and {total:,} bytes, at most "
+            f"{limits.repository_files:,} files and {most:,} bytes are read: name a folder of it"
         )
-    contents = _blobs(reference, repository, [blob for _, blob, _ in wanted], limits)
-    files = tuple(
-        ArchiveFile(path, data, executable)
-        for (path, _, executable), data in zip(wanted, contents, strict=True)
-    )
-    folders = {path.rpartition("/")[0] for path, _, _ in wanted}
-    inside = tuple(path for path in skipped if any(path.startswith(f"{one}/") for one in folders if one))
-    return GitTree(commit, files, inside)
+    check_files(file.path for file in files)
+    return files, tuple(links)
 
 
-def _of_skills(
-    rows: list[tuple[str, str, bool]], total: int, listing: bytes, prefix: str
-) -> tuple[list[tuple[str, str, bool]], int]:
-    """The files inside skills; a repository may contain much else."""
-    roots = {path.removesuffix("SKILL.md") for path, _, _ in rows if f"/{path}".endswith("/SKILL.md")}
-    kept = [row for row in rows if any(row[0].startswith(root) for root in roots)]
-    if len(kept) == len(rows):
-        return rows, total
-    sizes = {
-        row.partition(b"\t")[2]: int(row.partition(b"\t")[0].split()[3])
-        for row in listing.split(b"\0")
-        if row and row.partition(b"\t")[0].split()[3].isdigit()
-    }
-    return kept, sum(sizes.get(os.fsencode(prefix + path), 0) for path, _, _ in kept)
+def _tree(reference: Reference, repository: Path, commit: str, prefix: str, limits: Limits) -> list[bytes]:
+    """The rows of a commit's tree as `git ls-tree` writes them, cut off at the limits while they arrive."""
+    words = ["ls-tree", "-r", "-z", "--full-tree", "-l", commit, *(("--", prefix) if prefix else ())]
+    rows: list[bytes] = []
+    rest = b""
+    taken = 0
+    with _running(reference, repository, words, limits) as output:
+        while chunk := output.read(_CHUNK):
+            taken += len(chunk)
+            *whole, rest = (rest + chunk).split(b"\0")
+            rows += whole
+            if len(rows) > limits.repository_paths or taken > _BYTES_PER_PATH * limits.repository_paths:
+                raise LimitExceeded(
+                    f"{_shown_place(reference)} has more than {limits.repository_paths:,} paths, or very "
+                    "long ones: name a folder of it"
+                )
+    return rows
 
 
-def _blobs(reference: Reference, repository: Path, blobs: Sequence[str], limits: Limits) -> Iterator[bytes]:
-    """The content of objects, in order, with one `git cat-file`."""
-    said = _git(
-        reference, repository, ["cat-file", "--batch"], limits, given="\n".join(blobs).encode() + b"\n"
-    )
-    at = 0
-    for blob in blobs:
-        end = said.index(b"\n", at)
-        name, kind, size = said[at:end].decode("ascii").split()
-        if name != blob or kind != "blob":
-            raise SourceError(f"{_shown_place(reference)} has a damaged object: fetch it again")
-        start = end + 1
-        yield said[start : start + int(size)]
-        at = start + int(size) + 1
+def _blobs(
+    reference: Reference, repository: Path, files: Sequence[_TreeFile], limits: Limits
+) -> dict[str, bytes]:
+    """The content of files by its object, each read once, with one `git cat-file`."""
+    sizes = {file.blob: file.size for file in files}
+    contents: dict[str, bytes] = {}
+    given = "\n".join(sizes).encode() + b"\n"
+    with _running(reference, repository, ["cat-file", "--batch"], limits, given=given) as output:
+        for blob, size in sizes.items():
+            head = output.readline(_CHUNK)
+            content = output.read(size) if head == b"%s blob %d\n" % (blob.encode(), size) else b""
+            if len(content) != size or output.read(1) != b"\n":
+                raise SourceError(f"{_shown_place(reference)} has a damaged object: fetch it again")
+            contents[blob] = content
+    return contents
 
 
 @contextmanager
@@ -201,14 +250,25 @@ def _repository(reference: Reference, limits: Limits) -> Generator[Path]:
         yield repository
 
 
-def _git(
+def _git(reference: Reference, repository: Path | None, words: Sequence[str], limits: Limits) -> bytes:
+    """The output of a `git` that says little."""
+    with _running(reference, repository, words, limits) as output:
+        said = output.read(_MOST_SAID + 1)
+        if len(said) > _MOST_SAID:
+            raise LimitExceeded(f"{_shown_place(reference)} has too many branches and tags: name a commit")
+        return said
+
+
+@contextmanager
+def _running(
     reference: Reference,
     repository: Path | None,
     words: Sequence[str],
     limits: Limits,
     *,
     given: bytes = b"",
-) -> bytes:
+) -> Generator[IO[bytes]]:
+    """The output of a `git` as a stream. It is ended with the block, or when it takes too long."""
     scheme = urlsplit(reference.place).scheme
     if scheme not in GIT_SCHEMES:
         # Some of git's transports run a command, such as `ext::`.
@@ -217,35 +277,63 @@ def _git(
     command = ["git", *(part for setting in settings for part in ("-c", setting))]
     if repository is not None:
         command += ["--git-dir", str(repository)]
-    try:
-        process = subprocess.Popen(  # noqa: S603 - no shell; every word is ours or follows `--`
-            [*command, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=git_environment(os.environ),
-            start_new_session=True,  # End its helpers too, because they would keep the pipes open.
-        )
-    except FileNotFoundError:
-        raise SourceError("git is not installed: install it to use skills of a git repository") from None
-    watch = _Watch(process, repository, limits)
+    with tempfile.TemporaryFile() as standard_input:
+        # A file, because `git` may write before it has read everything.
+        standard_input.write(given)
+        standard_input.seek(0)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - no shell; every word is ours or follows `--`
+                [*command, *words],
+                stdin=standard_input,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=git_environment(os.environ),
+                start_new_session=True,  # End its helpers too, because they would keep the pipes open.
+            )
+        except FileNotFoundError:
+            raise SourceError("git is not installed: install it to use skills of a git repository") from None
+    if process.stdout is None or process.stderr is None:
+        raise AssertionError("the process was started with pipes")
+    watch, errors = _Watch(process, repository, limits), _LastBytes(process.stderr)
     watch.start()
+    errors.start()
+    is_done = False
     try:
-        out, errors = process.communicate(given)
+        yield process.stdout
+        is_done = not process.stdout.read(1)
     finally:
-        watch.stop()
-        if process.poll() is None:
+        if not is_done:
             _end(process)
-            process.wait()
-    if watch.reason:
-        raise LimitExceeded(f"{_shown_place(reference)} {watch.reason}")
+        process.stdout.close()
+        process.wait()
+        watch.stop()
+        errors.join()
+        process.stderr.close()
+        if watch.reason:
+            raise LimitExceeded(f"{_shown_place(reference)} {watch.reason}")
     if process.returncode:
         # The remote's own words are cleaned and shown as the reason.
         raise SourceError(
             f"git could not read {_shown_place(reference)}",
-            said=_last_words(errors.decode("utf-8", "replace"), reference),
+            said=_last_words(errors.text, reference),
         )
-    return out
+
+
+class _LastBytes(threading.Thread):
+    """Reads what a `git` says about errors, and keeps the end of it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._bytes = b""
+
+    @property
+    def text(self) -> str:
+        return self._bytes.decode("utf-8", "replace")
+
+    def run(self) -> None:
+        while chunk := os.read(self._stream.fileno(), _CHUNK):
+            self._bytes = (self._bytes + chunk)[-_CHUNK:]
 
 
 def git_environment(environment: Mapping[str, str]) -> dict[str, str]:

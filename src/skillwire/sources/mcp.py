@@ -5,8 +5,9 @@ entries, and a file is read when it is requested (VER-5).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -16,36 +17,147 @@ from skillwire.errors import (
     LimitExceeded,
     RequestRefused,
     SkillNotFound,
+    SkillwireError,
     SourceError,
 )
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import NO_SIZE, SkillEntry
-from skillwire.skill.uris import SkillUri, is_inside, parse_uri, shown_uri, skill_root
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    Dialect,
+    Draft,
+    SkillEntry,
+    SkillUri,
+    is_inside,
+    parse_skill_md,
+    parse_uri,
+    shown_uri,
+    skill_root,
+)
 from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, children_among
-from skillwire.sources.legacy import Asker, DialectOptions, all_resources, list_legacy
 from skillwire.sources.listing import (
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     ArrivingListing,
+    Asker,
+    DialectOptions,
     Listing,
     PageMemory,
     Peer,
+    all_resources,
     confirm_mentioned,
     is_last_page,
+    list_legacy,
     read_pages,
     skill_at,
     spelling_of,
     with_newer,
 )
-from skillwire.sources.peek import unlisted_entry, with_peeks
-from skillwire.wire.declaration import Declaration
-from skillwire.wire.index import INDEX_URI
-from skillwire.wire.legacy import ListedResource
-from skillwire.wire.paging import PageLimits
+from skillwire.text import shown
+from skillwire.wire import (
+    INDEX_URI,
+    INVALID_PARAMS,
+    METHOD_GET,
+    METHOD_READ_DIRECTORY,
+    Declaration,
+    LegacyListing,
+    ListedResource,
+    PageLimits,
+    SkillTemplate,
+)
+from skillwire.wire.index import completed_values, left_out, reason
 from skillwire.wire.responses import WireChild, content_count, directory_page, file_bytes, single_entry
-from skillwire.wire.templates import SkillTemplate, completed_values
-from skillwire.wire.v1 import METHOD_GET, METHOD_READ_DIRECTORY
+
+_SIDE_BY_SIDE: Final = 8
+_INDEX: Final = frozenset({Dialect.INDEX, Dialect.INDEX_WITH_DIGESTS, Dialect.INDEX_WITH_FRONTMATTER})
+
+
+def is_scanned(entry: SkillEntry) -> bool:
+    """Whether an entry has no metadata, because it comes from a scan of resources (D0, D1)."""
+    return entry.dialect in (Dialect.MANIFEST, Dialect.BARE_SCAN)
+
+
+async def with_peeks(
+    listing: LegacyListing,
+    read: Callable[[str], Awaitable[bytes]],
+    *,
+    wanted: Callable[[SkillEntry], bool] = is_scanned,
+    limits: Limits,
+) -> LegacyListing:
+    """The listing with the frontmatter of the wanted skills. Unreadable skills do not affect others."""
+    entries: dict[SkillUri, SkillEntry] = {entry.uri: entry for entry in listing.entries}
+    issues: list[Issue] = [*listing.issues]
+    # VER-5: an entry with metadata is read early only if `wanted` says so.
+    scanned = [entry for entry in listing.entries if entry.draft is not None and wanted(entry)]
+    late = {entry.uri for entry in scanned[: limits.peeks]}
+    turns = anyio.Semaphore(_SIDE_BY_SIDE)
+
+    async def peek(entry: SkillEntry) -> None:
+        spelling = entry.draft.spelling if entry.draft else entry.uri
+        async with turns:
+            try:
+                data = await read(spelling)
+                late.discard(entry.uri)
+                entries[entry.uri] = peeked(entry, data, limits=limits)
+            except FormatError as error:
+                del entries[entry.uri]
+                issues.append(left_out(shown_uri(entry.uri), reason(error), error.issues[0].fix))
+            except SkillwireError as error:
+                late.discard(entry.uri)
+                if entry.dialect in _INDEX and entry.description:
+                    return  # The index has enough to list it.
+                del entries[entry.uri]
+                issues.append(left_out(shown_uri(entry.uri), shown(str(error), 300), "ask again later"))
+
+    # One that does not arrive costs only itself: others are listed in time.
+    with anyio.move_on_after(limits.peek_seconds):
+        async with anyio.create_task_group() as tasks:
+            for entry in scanned[: limits.peeks]:
+                tasks.start_soon(peek, entry)
+    for entry in scanned[: limits.peeks]:
+        if entry.uri in late and not (entry.dialect in _INDEX and entry.description):
+            entries.pop(entry.uri, None)
+            issues.append(
+                left_out(shown_uri(entry.uri), "its SKILL.md did not arrive in time", "ask again later")
+            )
+    if len(scanned) > limits.peeks:
+        more = len(scanned) - limits.peeks
+        issues.append(
+            left_out("resources", f"{more:,} skills were not peeked at (peeks)", "load them by name")
+        )
+    for entry in [entry for entry in entries.values() if entry.dialect in _INDEX and not entry.description]:
+        del entries[entry.uri]
+        message = "has no description, so no model could choose it"
+        issues.append(left_out(shown_uri(entry.uri), message, "load it by its URI"))
+    return replace(listing, entries=tuple(entries.values()), issues=tuple(issues))
+
+
+def peeked(entry: SkillEntry, data: bytes, *, limits: Limits) -> SkillEntry:
+    """The entry with the frontmatter of its `SKILL.md`.
+
+    A scanned skill keeps the name of its directory. For an index skill, the file takes precedence.
+    """
+    if len(data) > limits.peek_bytes or not data.removeprefix(b"\xef\xbb\xbf").startswith(b"---"):
+        return entry  # Too long to read early, or without frontmatter, which these dialects allow.
+    found = parse_skill_md(data, file=shown_uri(entry.uri), limits=limits).frontmatter
+    if entry.dialect in _INDEX:
+        draft = replace(entry.draft, carried=None) if entry.draft else None
+        return replace(entry, frontmatter=found, draft=draft)
+    carried = frozenset(found) - {"name"}
+    description = found.get("description")
+    if not isinstance(description, str) or not description.strip():
+        carried -= {"description"}
+        found["description"] = entry.description
+    draft = replace(entry.draft, carried=carried) if entry.draft else None
+    return replace(entry, frontmatter={**found, "name": entry.name}, draft=draft)
+
+
+def unlisted_entry(uri: SkillUri, data: bytes, *, limits: Limits) -> SkillEntry:
+    """An entry for a skill that is in no index, from its own frontmatter, or a `FormatError`."""
+    found = parse_skill_md(data, file=shown_uri(uri), limits=limits).frontmatter
+    draft = Draft(dialect=Dialect.BARE_SCAN, confirmed=False, spelling=uri)
+    return SkillEntry(uri, found, DYNAMIC, {}, draft)
+
 
 _FINAL_ONLY: Final = DialectOptions()
 
@@ -148,6 +260,21 @@ class McpSource(Source):
         """Use an earlier listing until it expires."""
         self._listing = listing
         self._spellings = listing.spellings
+
+    @property
+    def lists_again_after(self) -> float:
+        """How long a listing is shown without asking again, in seconds: as long as the server says."""
+        said = self._listing.ttl_seconds if self._listing else 0
+        return max(said, self._limits.min_ttl_seconds) if said > 0 else self._limits.listing_ttl_seconds
+
+    @property
+    def due_seconds(self) -> float:
+        """In how many seconds the listing is to be requested again by whoever shows it."""
+        listing = self._listing
+        if listing is None:
+            return self._limits.listing_ttl_seconds
+        listed_at = listing.good_until - max(listing.ttl_seconds, self._limits.min_ttl_seconds)
+        return max(0.0, listed_at + self.lists_again_after - self._clock())
 
     def arrived(self) -> Sequence[SkillEntry]:
         """The part of a listing in progress that has arrived."""

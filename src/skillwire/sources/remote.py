@@ -17,19 +17,26 @@ import anyio.to_thread
 import platformdirs
 
 from skillwire.errors import FormatError, SkillNotFound, SkillwireError, SourceError
-from skillwire.files import write_atomic
-from skillwire.issues import Issue, shown
+from skillwire.files import make_folder, read_regular, write_atomic
+from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import digest_of
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.uris import SKILL_FILE, SkillUri, make_uri, shown_uri
-from skillwire.sources.archive import ArchiveFile, read_archive, write_tar_gz
+from skillwire.net import ArchiveFile, read_archive, split_skills, write_tar_gz
+from skillwire.skill import (
+    SKILL_FILE,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    digest_of,
+    make_uri,
+    parse_skill_md,
+    shown_uri,
+)
 from skillwire.sources.base import Change, Problem, Read, Source, changes_between
 from skillwire.sources.git import fetch_tree
 from skillwire.sources.reference import Reference, SourceKind, parse_reference
 from skillwire.sources.wellknown import fetch_site
-from skillwire.trust.verify import check_entry
+from skillwire.text import shown
+from skillwire.trust import check_entry
 
 REFRESH_SECONDS: Final = 300.0
 _log = logging.getLogger(__name__)
@@ -118,7 +125,7 @@ class RemoteSource(Source):
             last.clear()
             last.update(files)
             return [
-                replace(file, path=f"{name}/{file.path}")
+                file._replace(path=f"{name}/{file.path}")
                 for name, members in files.items()
                 for file in members
             ]
@@ -156,6 +163,9 @@ class RemoteSource(Source):
         if data is None:
             raise SkillNotFound(f"No file is served at {shown_uri(uri)}", uri=uri)
         return Read(data, _Validator(self, snapshot))
+
+    async def at_hand(self, uri: SkillUri) -> bytes | None:
+        return (await self.read(uri)).data
 
     def current_entries(self) -> Sequence[SkillEntry] | None:
         return self.snapshot.entries if self._is_open else None
@@ -198,7 +208,7 @@ class RemoteSource(Source):
         skills: dict[SkillUri, SkillEntry] = {}
         content: dict[SkillUri, bytes] = {}
         problems: list[Problem] = []
-        for folder, members in _by_folder(files).items():
+        for folder, members in split_skills(files, nested=True, limits=self._limits).items():
             try:
                 entry, data = self._entry(folder, members)
             except SkillwireError as error:
@@ -237,7 +247,7 @@ class RemoteSource(Source):
 
     def _write_kept(self, files: Sequence[ArchiveFile]) -> None:
         try:
-            self._kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self._kept.parent)
             write_atomic(self._kept, write_tar_gz(files))
         except (OSError, FormatError) as error:
             _log.warning("what was fetched from %s cannot be kept: %s", self.place, error)
@@ -246,9 +256,14 @@ class RemoteSource(Source):
         if not self._keep:
             return None
         most = self._limits.repository_bytes
-        limits = replace(self._limits, archive_bytes=most, unpacked_bytes=most, archive_files=100_000)
+        limits = replace(
+            self._limits,
+            archive_bytes=most,
+            unpacked_bytes=most,
+            archive_files=2 * self._limits.repository_files,
+        )
         try:
-            return self._parse(read_archive(self._kept.read_bytes(), limits=limits))
+            return self._parse(read_archive(read_regular(self._kept, most + 1), limits=limits))
         except (OSError, SkillwireError):
             return None
 
@@ -264,17 +279,3 @@ def remote_reference(text: str) -> tuple[tuple[str, ...], Reference] | None:
     if prefix:
         make_uri(prefix)
     return prefix, parse_reference(text)
-
-
-def _by_folder(files: Iterable[ArchiveFile]) -> dict[str, list[ArchiveFile]]:
-    """The files of each skill by its folder; files of a nested skill belong to both (FMT-8)."""
-    listed = sorted(files, key=lambda file: file.path)
-    roots = [
-        file.path.removesuffix(SKILL_FILE) for file in listed if f"/{file.path}".endswith(f"/{SKILL_FILE}")
-    ]
-    return {
-        root.rstrip("/"): [
-            replace(file, path=file.path.removeprefix(root)) for file in listed if file.path.startswith(root)
-        ]
-        for root in roots
-    }

@@ -6,9 +6,7 @@ limits, and refuses everything whose digest does not match.
 
 from __future__ import annotations
 
-import json
-import socket
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,24 +14,26 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import anyio
 
-from skillwire.errors import DigestMismatch, FormatError, LimitExceeded, SkillwireError, SourceError
-from skillwire.issues import Issue, shown
+from skillwire.documents import DocumentError, read_json
+from skillwire.errors import DigestMismatch, FormatError, SkillwireError, SourceError
+from skillwire.issues import Issue
 from skillwire.json_types import is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest, digest_of, parse_digest, set_digest
-from skillwire.skill.names import name_issues
-from skillwire.sources.archive import ArchiveFile, is_archive, read_archive, safe_path
+from skillwire.net import ArchiveFile, check_target, is_archive, read_archive
+from skillwire.net.addresses import Reach, is_same_host, reach_of
+from skillwire.skill import Digest, digest_of, name_issues, parse_digest, safe_path, set_digest
 from skillwire.sources.reference import Reference
-from skillwire.text import redact_url
+from skillwire.text import redact_url, shown
 
 if TYPE_CHECKING:
     import httpx2
+
+    from skillwire.net.http import StatusError
 
 SCHEMA: Final = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 """The schema of version 0.2.0. It is compared as a string and never fetched."""
 INDEX_PATH: Final = "/.well-known/agent-skills/index.json"
 _OLDER_PATH: Final = "/.well-known/skills/index.json"
-_MOST_REDIRECTS: Final = 5
 _TOGETHER: Final = 16
 
 
@@ -79,12 +79,17 @@ class Site:
     issues: tuple[Issue, ...] = ()
 
 
-def parse_site_index(data: bytes, url: str) -> SiteIndex:
-    """Parse an index from `url`, or raise a `FormatError`. A bad entry does not affect the others."""
+def parse_site_index(
+    data: bytes, url: str, *, wanted: Collection[str] = (), limits: Limits = DEFAULT_LIMITS
+) -> SiteIndex:
+    """Parse an index from `url`, or raise a `FormatError`. A bad entry does not affect the others.
+
+    A longer index than the limit is cut, with one remark; after that only `wanted` names are read.
+    """
     try:
-        document: object = json.loads(data)
-    except (ValueError, RecursionError):
-        raise _no_index(url, "it is not JSON") from None
+        document: object = read_json(data, what=redact_url(url), limits=limits)
+    except DocumentError as error:
+        raise _no_index(url, str(error)) from None
     if not is_object(document) or not is_list(document.get("skills")):
         raise _no_index(url, "it has no list of skills")
     schema = document.get("$schema")
@@ -93,10 +98,12 @@ def parse_site_index(data: bytes, url: str) -> SiteIndex:
         raise _no_index(url, f"its version {shown(str(schema), 120)} is not known here")
     entries: dict[str, SiteEntry] = {}
     issues: list[Issue] = []
-    rows = document["skills"]
-    for number, row in enumerate(rows if is_list(rows) else ()):
+    rows = document["skills"] if is_list(document["skills"]) else []
+    for number, row in enumerate(rows):
+        if number >= limits.site_skills and not (is_object(row) and row.get("name") in wanted):
+            continue
         try:
-            entry = _entry(row, url) if schema else _older_entry(row, url)
+            entry = _entry(row, url) if schema else _older_entry(row, url, limits)
         except FormatError as error:
             issues.append(
                 Issue(rule="site-entry", message=f"skills[{number}] is left out: {error.issues[0].message}")
@@ -108,14 +115,27 @@ def parse_site_index(data: bytes, url: str) -> SiteIndex:
             )
             continue
         entries[entry.name] = entry
+    if len(rows) > limits.site_skills:
+        issues.append(
+            Issue(
+                rule="site-index",
+                message=f"{redact_url(url)} lists {len(rows):,} skills, and only the first "
+                f"{limits.site_skills:,} are read",
+                fix="add #NAME to the address of the site to get another one",
+            )
+        )
     return SiteIndex("0.2.0" if schema else "0.1.0", tuple(entries.values()), tuple(issues))
 
 
 async def fetch_index(
-    reference: Reference, *, limits: Limits = DEFAULT_LIMITS, client: httpx2.AsyncClient | None = None
+    reference: Reference,
+    *,
+    token: str = "",
+    limits: Limits = DEFAULT_LIMITS,
+    client: httpx2.AsyncClient | None = None,
 ) -> tuple[str, SiteIndex]:
-    """The index of a site and where it was found."""
-    async with _opened(client, limits) as http:
+    """The index of a site and where it was found. The `token` is for that site alone."""
+    async with _opened(client, limits, site=reference.place, token=token) as http:
         return await _find_index(http, reference, limits)
 
 
@@ -123,13 +143,16 @@ async def fetch_site(
     reference: Reference,
     *,
     names: Iterable[str] | None = None,
+    token: str = "",
     limits: Limits = DEFAULT_LIMITS,
     client: httpx2.AsyncClient | None = None,
 ) -> Site:
-    """The skills of a site, or some of them by name, fetched concurrently and verified."""
-    async with _opened(client, limits) as http:
-        url, index = await _find_index(http, reference, limits)
-        wanted = {reference.path} if reference.path else None if names is None else set(names)
+    """The skills of a site, or some of them by name, fetched concurrently and verified. The `token` is for
+    that site alone."""
+    async with _opened(client, limits, site=reference.place, token=token) as http:
+        names = None if names is None else frozenset(names)
+        url, index = await _find_index(http, reference, limits, names)
+        wanted = {reference.path} if reference.path else names
         entries = [entry for entry in index.entries if wanted is None or entry.name in wanted]
         skills, failures = await fetch_entries(entries, limits=limits, client=http)
         return Site(url, skills, failures, index.issues)
@@ -161,41 +184,53 @@ async def fetch_entries(
 
 
 async def fetch_artifact(
-    url: str, digest: str, *, limits: Limits = DEFAULT_LIMITS, client: httpx2.AsyncClient | None = None
+    url: str,
+    digest: str,
+    *,
+    index: str,
+    token: str = "",
+    limits: Limits = DEFAULT_LIMITS,
+    client: httpx2.AsyncClient | None = None,
 ) -> tuple[ArchiveFile, ...]:
-    """The files of one artifact by its URL, if it still has this digest."""
+    """The files of one artifact by its URL, if it still has this digest and `index` may name that URL. The
+    `token` is for the site of the index alone."""
+    check_target(index, url)
+    reach = None if is_same_host(index, url) else reach_of(urlsplit(index).hostname or "")
     entry = SiteEntry(name="", description="", url=url, kind="artifact", digest=parse_digest(digest))
-    async with _opened(client, limits) as http:
+    async with _opened(client, limits, reach=reach, site=index, token=token) as http:
         return (await _fetch_skill(http, entry, limits)).files
 
 
 async def _find_index(
-    http: httpx2.AsyncClient, reference: Reference, limits: Limits
+    http: httpx2.AsyncClient, reference: Reference, limits: Limits, names: Iterable[str] | None = None
 ) -> tuple[str, SiteIndex]:
+    from skillwire.net.http import StatusError, fetch
+
     place = reference.place
+    wanted = frozenset({reference.path} if reference.path else names or ())
     candidates = [place] if place.endswith("/index.json") else [place + INDEX_PATH, place + _OLDER_PATH]
     refusal: SkillwireError | None = None
     for url in candidates:
         try:
-            index = parse_site_index(await _get(http, url, limits.archive_bytes, limits), url)
+            data = await fetch(http, url, most=limits.document_bytes, seconds=limits.call_seconds)
+            return url, parse_site_index(data, url, wanted=wanted, limits=limits)
         except (SourceError, FormatError) as error:
+            if isinstance(error, StatusError):
+                error = _better_status(error, url)
             # An index that cannot be used says more than a missing one; otherwise, the newer path counts.
             if refusal is None or (isinstance(error, FormatError) and not isinstance(refusal, FormatError)):
                 refusal = error
-            continue
-        if len(index.entries) > limits.site_skills:
-            raise LimitExceeded(
-                f"{redact_url(url)} lists {len(index.entries):,} skills, at most {limits.site_skills:,} are "
-                f"read: name one of them ({redact_url(place)}#NAME)"
-            )
-        return url, index
     raise refusal or SourceError(f"{redact_url(place)} has no index of skills")
 
 
 async def _fetch_skill(http: httpx2.AsyncClient, entry: SiteEntry, limits: Limits) -> SiteSkill:
     if entry.digest is None:
         return await _fetch_files(http, entry, limits)
-    data = await _get(http, entry.url, limits.archive_bytes, limits)
+    from skillwire.net.http import fetch
+
+    data = await fetch(
+        http, entry.url, most=limits.archive_bytes, seconds=limits.call_seconds, is_pinned=True
+    )
     actual = digest_of(data)
     if actual != entry.digest:
         raise DigestMismatch(uri=redact_url(entry.url), expected=entry.digest, actual=actual)
@@ -210,92 +245,51 @@ async def _fetch_skill(http: httpx2.AsyncClient, entry: SiteEntry, limits: Limit
 
 
 async def _fetch_files(http: httpx2.AsyncClient, entry: SiteEntry, limits: Limits) -> SiteSkill:
+    from skillwire.net.http import fetch
+
     files: list[ArchiveFile] = []
     left = limits.unpacked_bytes
     for path in entry.files:
-        data = await _get(http, f"{entry.url}/{quote(path)}", min(left, limits.archive_bytes), limits)
+        url = f"{entry.url}/{quote(path)}"
+        data = await fetch(http, url, most=min(left, limits.archive_bytes), seconds=limits.call_seconds)
         left -= len(data)
         files.append(ArchiveFile(path, data))
     digest = set_digest((file.path, digest_of(file.data)) for file in files)
     return SiteSkill(entry, Digest(digest), tuple(sorted(files, key=lambda file: file.path)))
 
 
-async def _get(http: httpx2.AsyncClient, url: str, most: int, limits: Limits) -> bytes:
-    """The body of a response, cut off at the limit."""
-    import httpx2
-
-    shown_url = redact_url(url)
-    try:
-        with anyio.fail_after(limits.call_seconds):
-            for _ in range(_MOST_REDIRECTS + 1):
-                async with http.stream("GET", url) as response:
-                    if response.is_redirect:
-                        url = _redirected(url, response.headers.get("location", ""))
-                        continue
-                    if response.status_code != 200:
-                        raise _bad_status(url, response.status_code)
-                    body = bytearray()
-                    async for chunk in response.aiter_bytes():
-                        body += chunk
-                        if len(body) > most:
-                            raise LimitExceeded(f"{shown_url} has more than {most:,} bytes: it is cut off")
-                    return bytes(body)
-    except TimeoutError:
-        raise SourceError(f"{shown_url} did not answer within {limits.call_seconds:g} seconds") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        reason = str(error) or type(error).__name__
-        if isinstance(error, httpx2.ConnectError) and "attempts failed" in reason:
-            reason = "nothing listens there; check the address"
-        elif _is_unknown_name(error):
-            reason = "the name of the host is not known; check the address and the network"
-        raise SourceError(f"{shown_url} cannot be reached", said=reason) from None
-    raise SourceError(f"{shown_url} redirects more than {_MOST_REDIRECTS} times")
-
-
-def _is_unknown_name(error: BaseException | None) -> bool:
-    """Whether a name could not be resolved: that is the first cause of an error, which `httpx2` wraps."""
-    while error is not None and not isinstance(error, socket.gaierror):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
-def _bad_status(url: str, status: int) -> SourceError:
+def _better_status(error: StatusError, url: str) -> SourceError:
     """A site that has no index may be something else that skills come from."""
-    words = f"{redact_url(url)} answers with status {status}"
     place, is_index, _ = url.partition(INDEX_PATH)
-    path = urlsplit(place).path
-    if status == 404 and is_index and path.strip("/"):
-        named = redact_url(place)
-        words += (
-            f": if it is an MCP server, `skillwire servers add NAME {named}` first; if it is a repository, "
-            f"write git+{named}"
+    if error.status in (401, 403):
+        return SourceError(
+            f"{error}: if it asks for a token, put yours into a variable and name that with "
+            "`add --token-env`, or as token_env of the site under [sources] in your own skillwire.toml"
         )
-    return SourceError(words)
-
-
-def _redirected(url: str, location: str) -> str:
-    target = urljoin(url, location)
-    if not _is_as_safe(url, target):
-        raise SourceError(f"{redact_url(url)} redirects to {redact_url(target)}, which is not followed")
-    return target
-
-
-def _is_as_safe(url: str, target: str) -> bool:
-    """Whether a URL is http or https, and no less secure than the one that referred to it."""
-    before, after = urlsplit(url), urlsplit(target)
-    return bool(after.hostname) and after.scheme in ("https", before.scheme) and "@" not in after.netloc
+    if error.status != 404 or not is_index or not urlsplit(place).path.strip("/"):
+        return error
+    named = redact_url(place)
+    return SourceError(
+        f"{error}: if it is an MCP server, `skillwire servers add NAME {named}` first; if it is a "
+        f"repository, write git+{named}"
+    )
 
 
 @asynccontextmanager
-async def _opened(client: httpx2.AsyncClient | None, limits: Limits) -> AsyncGenerator[httpx2.AsyncClient]:
+async def _opened(
+    client: httpx2.AsyncClient | None,
+    limits: Limits,
+    *,
+    reach: Reach | None = None,
+    site: str = "",
+    token: str = "",
+) -> AsyncGenerator[httpx2.AsyncClient]:
     if client is not None:
         yield client
         return
-    import httpx2
+    from skillwire.net import open_client
 
-    async with httpx2.AsyncClient(
-        follow_redirects=False, timeout=limits.call_seconds, headers={"Accept-Encoding": "identity"}
-    ) as opened:
+    async with open_client(limits, reach=reach, site=site, token=token) as opened:
         yield opened
 
 
@@ -309,11 +303,9 @@ def _entry(row: object, index_url: str) -> SiteEntry:
         raise _refused(f"{name} has no URL")
     try:
         target = urljoin(index_url, url)
-        is_safe = _is_as_safe(index_url, target)
-    except ValueError:
-        is_safe, target = False, ""
-    if not is_safe:
-        raise _refused(f"the URL of {name} is not one that is followed from here")
+        check_target(index_url, target)
+    except (ValueError, SourceError):
+        raise _refused(f"the URL of {name} is not one that is followed from here") from None
     if not isinstance(digest, str):
         raise _refused(f"{name} has no digest")
     return SiteEntry(
@@ -321,11 +313,13 @@ def _entry(row: object, index_url: str) -> SiteEntry:
     )
 
 
-def _older_entry(row: object, index_url: str) -> SiteEntry:
+def _older_entry(row: object, index_url: str, limits: Limits) -> SiteEntry:
     name, description = _named(row)
     files = row.get("files") if is_object(row) else None
     if not is_list(files) or not all(isinstance(file, str) for file in files):
         raise _refused(f"{name} has no list of files")
+    if len(files) > limits.files_per_skill:
+        raise _refused(f"{name} lists more than {limits.files_per_skill:,} files")
     paths = tuple(dict.fromkeys(safe_path(str(file)) for file in files))
     if "SKILL.md" not in paths:
         raise _refused(f"{name} does not list SKILL.md")

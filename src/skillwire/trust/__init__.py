@@ -7,43 +7,90 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
+    from skillwire.trust.admission import Act as Act
+    from skillwire.trust.admission import Allowed as Allowed
+    from skillwire.trust.admission import Ask as Ask
+    from skillwire.trust.admission import Candidate as Candidate
+    from skillwire.trust.admission import Decision as Decision
+    from skillwire.trust.admission import Denied as Denied
+    from skillwire.trust.admission import admit as admit
+    from skillwire.trust.admission import is_outdated as is_outdated
+    from skillwire.trust.admission import missing_publisher as missing_publisher
+    from skillwire.trust.admission import require as require
+    from skillwire.trust.approval import ALL_GRANTS as ALL_GRANTS
+    from skillwire.trust.approval import NO_GRANTS as NO_GRANTS
     from skillwire.trust.approval import Approval as Approval
+    from skillwire.trust.approval import ApprovalMode as ApprovalMode
     from skillwire.trust.approval import ChangeKind as ChangeKind
     from skillwire.trust.approval import FileChange as FileChange
     from skillwire.trust.approval import Grants as Grants
-    from skillwire.trust.approval import Policy as Policy
     from skillwire.trust.approval import Reason as Reason
     from skillwire.trust.approval import ResourceSet as ResourceSet
-    from skillwire.trust.directory import DirectoryView as DirectoryView
-    from skillwire.trust.directory import ListedChild as ListedChild
+    from skillwire.trust.approval import approve as approve
+    from skillwire.trust.approval import difference as difference
+    from skillwire.trust.approval import resource_set as resource_set
+    from skillwire.trust.approval import seen_digest as seen_digest
+    from skillwire.trust.approval import seen_set as seen_set
+    from skillwire.trust.approval import shown_digest as shown_digest
     from skillwire.trust.fence import Fenced as Fenced
+    from skillwire.trust.fence import HiddenText as HiddenText
+    from skillwire.trust.fence import Hiding as Hiding
+    from skillwire.trust.fence import find_hidden_text as find_hidden_text
     from skillwire.trust.guards import Execution as Execution
     from skillwire.trust.guards import HeldSkill as HeldSkill
     from skillwire.trust.guards import looks_like_uri as looks_like_uri
+    from skillwire.trust.guards import may_execute as may_execute
+    from skillwire.trust.guards import requested_tools as requested_tools
+    from skillwire.trust.oms import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
+    from skillwire.trust.oms import SIGNATURE_FILE as SIGNATURE_FILE
+    from skillwire.trust.origin import LOCAL_LABEL as LOCAL_LABEL
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
     from skillwire.trust.publishers import Publisher as Publisher
+    from skillwire.trust.signatures import NO_SIGNER as NO_SIGNER
+    from skillwire.trust.signatures import UNSIGNED as UNSIGNED
     from skillwire.trust.signatures import SignatureState as SignatureState
     from skillwire.trust.signatures import SignatureVerdict as SignatureVerdict
     from skillwire.trust.signatures import check_signature as check_signature
+    from skillwire.trust.signatures import claimed_differences as claimed_differences
     from skillwire.trust.signatures import sign_files as sign_files
+    from skillwire.trust.signatures import signer_change as signer_change
+    from skillwire.trust.signatures import signer_text as signer_text
+    from skillwire.trust.signatures import signer_words as signer_words
+    from skillwire.trust.signatures import skill_files as skill_files
     from skillwire.trust.verify import CheckedEntry as CheckedEntry
+    from skillwire.trust.verify import DirectoryView as DirectoryView
+    from skillwire.trust.verify import ListedChild as ListedChild
     from skillwire.trust.verify import VerifiedFile as VerifiedFile
     from skillwire.trust.verify import VerifiedSkill as VerifiedSkill
     from skillwire.trust.verify import check_entry as check_entry
+    from skillwire.trust.verify import shown_path as shown_path
+    from skillwire.trust.verify import skill_file as skill_file
     from skillwire.trust.verify import verify_file as verify_file
     from skillwire.trust.verify import verify_skill_md as verify_skill_md
 
 export(
     __name__,
     {
-        "approval": "Approval ChangeKind FileChange Grants Policy Reason ResourceSet",
-        "directory": "DirectoryView ListedChild",
-        "fence": "Fenced",
-        "guards": "Execution HeldSkill looks_like_uri",
-        "origin": "Origin OriginKind",
+        "admission": (
+            "Act Allowed Ask Candidate Decision Denied admit is_outdated missing_publisher require"
+        ),
+        "approval": (
+            "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind FileChange Grants Reason "
+            "ResourceSet approve difference resource_set seen_digest seen_set shown_digest"
+        ),
+        "fence": "Fenced HiddenText Hiding find_hidden_text",
+        "guards": "Execution HeldSkill looks_like_uri may_execute requested_tools",
+        "oms": "MAX_BUNDLE_BYTES SIGNATURE_FILE",
+        "origin": "LOCAL_LABEL Origin OriginKind",
         "publishers": "Publisher",
-        "signatures": "SignatureState SignatureVerdict check_signature sign_files",
-        "verify": "CheckedEntry VerifiedFile VerifiedSkill check_entry verify_file verify_skill_md",
+        "signatures": (
+            "NO_SIGNER UNSIGNED SignatureState SignatureVerdict check_signature claimed_differences "
+            "sign_files signer_change signer_text signer_words skill_files"
+        ),
+        "verify": (
+            "CheckedEntry DirectoryView ListedChild VerifiedFile VerifiedSkill check_entry shown_path "
+            "skill_file verify_file verify_skill_md"
+        ),
     },
 )

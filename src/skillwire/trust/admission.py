@@ -14,12 +14,12 @@ count for that: who signed a skill is not known before something of it is fetche
 5. Publisher: if the configuration requires publishers for the origin, they must have signed these files.
 6. Own files: the user's own files need no approval. Those of a project do, because others may have written
    them.
-7. Policy `never`: nothing from that server, approved or not.
+7. Approval mode `never`: nothing from that server, approved or not.
 8. Approval: one for exactly these files of this skill and origin counts, with its grants (ENT-4, SEC-6).
 9. Declined: the user declined exactly these files, and is not asked again until they change.
-10. Policy `always`: without grants, and not for a nested skill (SEC-2, SEC-4, SEC-5), nor for one whose
-    signature changed or disappeared since it was last loaded or approved.
-11. Policy `pinned`: skills that are not approved are refused without asking.
+10. Approval mode `always`: without grants, and not for a nested skill (SEC-2, SEC-4, SEC-5), nor for one
+    whose signature changed or disappeared since it was last loaded or approved.
+11. Approval mode `pinned`: skills that are not approved are refused without asking.
 12. Otherwise the user is asked, and shown what changed since the last approval (SEC-5, SEC-6).
 
 Pure: the caller collects the facts in a `Candidate`, and acts on the decision.
@@ -32,16 +32,15 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from skillwire.errors import ApprovalRequired
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, shown_uri
+from skillwire.skill import SkillEntry, SkillUri, shown_uri
 from skillwire.trust.approval import (
     NO_GRANTS,
     Approval,
+    ApprovalMode,
     ChangeKind,
     Coverage,
     FileChange,
     Grants,
-    Policy,
     Reason,
     ResourceSet,
     coverage,
@@ -49,8 +48,7 @@ from skillwire.trust.approval import (
     resource_set,
 )
 from skillwire.trust.origin import Origin
-from skillwire.trust.signatures import SignatureVerdict
-from skillwire.trust.signers import signer_change, signer_text
+from skillwire.trust.signatures import SignatureVerdict, signer_change, signer_text
 
 
 class Act(StrEnum):
@@ -78,11 +76,14 @@ class Candidate:
     style_refusal: str = ""
     """Why the style does not accept it; empty if it does."""
     disabled: bool = False
-    policy: Policy = Policy.PROMPT
+    approval_mode: ApprovalMode = ApprovalMode.PROMPT
     approval: Approval | None = None
-    """The user's last approval, in this session or before."""
-    withdrawn: Approval | None = None
-    """The approval before the skill changed. It allows nothing, but shows what changed."""
+    """The stored approval of the person for whom it is loaded."""
+    session: Approval | None = None
+    """An approval that is not stored: for this session, or for one load."""
+    ended: Approval | None = None
+    """What was approved before the skill changed or was declined. It allows nothing, and shows what
+    changed."""
     declined: bool = False
     """Whether the user's last decision was to decline exactly these files."""
     nested: bool = False
@@ -107,6 +108,8 @@ class Allowed:
     """The skill may be listed, or loaded with these grants."""
 
     grants: Grants = NO_GRANTS
+    approved: bool = False
+    """Whether a person approved exactly these files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class Denied:
     9.
     """
 
-    policy: Policy
+    approval_mode: ApprovalMode
     reason: Reason
     changes: tuple[FileChange, ...] = ()
     message: str = ""
@@ -140,44 +143,47 @@ def admit(skill: Candidate, act: Act) -> Decision:
     """
     # 1. Switches.
     if skill.unavailable:
-        return Denied(skill.policy, Reason.DENIED, message=f"is unavailable: {skill.unavailable}")
+        return Denied(skill.approval_mode, Reason.DENIED, message=f"is unavailable: {skill.unavailable}")
     # 2. Selection.
     if not skill.selected:
-        return Denied(skill.policy, Reason.DENIED, message="is excluded by the configuration; change that")
+        return Denied(
+            skill.approval_mode, Reason.DENIED, message="is excluded by the configuration; change that"
+        )
     # 3. Style.
     if skill.style_refusal:
-        return Denied(skill.policy, Reason.DENIED, message=f"is not taken: {skill.style_refusal}")
+        return Denied(skill.approval_mode, Reason.DENIED, message=f"is not taken: {skill.style_refusal}")
     # 4. Disabled.
     if skill.disabled:
-        return Denied(skill.policy, Reason.DENIED, message="is disabled: enable it to use it")
+        return Denied(skill.approval_mode, Reason.DENIED, message="is disabled: enable it to use it")
     if act is Act.LIST:
         return Allowed()
     # 5. Publisher.
     if act is Act.LOAD and (missing := missing_publisher(skill)):
-        return Denied(skill.policy, Reason.DENIED, message=missing)
-    covered = coverage(skill.approval, skill.origin, skill.entry, skill.seen)
+        return Denied(skill.approval_mode, Reason.DENIED, message=missing)
+    covering = _covering(skill)
     # 6. Own files. S3: they need no approval; grants come from one.
     if skill.origin.is_own:
-        is_granted = skill.approval is not None and covered is Coverage.EQUAL
-        return Allowed(skill.approval.grants if skill.approval is not None and is_granted else NO_GRANTS)
-    # 7. Policy `never`.
-    if skill.policy is Policy.NEVER:
-        return Denied(skill.policy, Reason.DENIED)
+        return Allowed(covering.grants if covering is not None else NO_GRANTS)
+    # 7. Approval mode `never`.
+    if skill.approval_mode is ApprovalMode.NEVER:
+        return Denied(skill.approval_mode, Reason.DENIED)
     # 8. Approval.
-    if skill.approval is not None and covered is Coverage.EQUAL:
-        return Allowed(skill.approval.grants)
+    if covering is not None:
+        return Allowed(covering.grants, approved=True)
     # 9. Declined.
     if skill.declined:
-        return Denied(skill.policy, Reason.DENIED, message="was declined by you: approve it to change that")
+        return Denied(
+            skill.approval_mode, Reason.DENIED, message="was declined by you: approve it to change that"
+        )
     if act is Act.OFFER:
         return Allowed()
-    # 10. Policy `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
-    if skill.policy is Policy.ALWAYS and not skill.nested and not skill.signer_change:
+    # 10. Approval mode `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
+    if skill.approval_mode is ApprovalMode.ALWAYS and not skill.nested and not skill.signer_change:
         return Allowed(NO_GRANTS)
-    reason, changes = _objection(skill, covered)
-    # 11. Policy `pinned`.
-    if skill.policy is Policy.PINNED:
-        return Denied(skill.policy, reason, changes)
+    reason, changes = _objection(skill)
+    # 11. Approval mode `pinned`.
+    if skill.approval_mode is ApprovalMode.PINNED:
+        return Denied(skill.approval_mode, reason, changes)
     # 12. The user decides.
     return Ask(reason, changes, skill.signer_change)
 
@@ -198,13 +204,29 @@ def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
     )
 
 
-def _objection(skill: Candidate, covered: Coverage) -> tuple[Reason, tuple[FileChange, ...]]:
+def is_outdated(approval: Approval | None, origin: Origin, entry: SkillEntry) -> bool:
+    """Whether a stored approval is for other files than the skill has now: then it ends (SEC-6)."""
+    if approval is None or (entry.is_dynamic and not approval.bound):
+        return False  # Whether it fits what a dynamic skill has now is seen when that is read.
+    return coverage(approval, origin, entry) is Coverage.OTHER
+
+
+def _covering(skill: Candidate) -> Approval | None:
+    """The approval of exactly these files; that of this session comes first."""
+    for approval in (skill.session, skill.approval):
+        if coverage(approval, skill.origin, skill.entry, skill.seen) is Coverage.EQUAL:
+            return approval
+    return None
+
+
+def _objection(skill: Candidate) -> tuple[Reason, tuple[FileChange, ...]]:
     if skill.entry.is_dynamic:
         return Reason.UNBINDABLE, ()
     now = resource_set(skill.entry)
-    if skill.approval is not None and covered is Coverage.OTHER:
-        return Reason.CHANGED, difference(skill.approval.resources, now)
-    if skill.withdrawn is not None and (changes := difference(skill.withdrawn.resources, now)):
+    before = skill.session or skill.approval
+    if before is not None and coverage(before, skill.origin, skill.entry) is Coverage.OTHER:
+        return Reason.CHANGED, difference(before.resources, now)
+    if skill.ended is not None and (changes := difference(skill.ended.resources, now)):
         return Reason.CHANGED, changes
     if skill.signer_change:
         return Reason.SIGNER, ()
@@ -230,7 +252,8 @@ def _sentence(decision: Ask | Denied) -> str:
         return decision.message
     signer = f" and {decision.signer_change}" if isinstance(decision, Ask) and decision.signer_change else ""
     if decision.reason is Reason.SIGNER:
-        return f"{signer.removeprefix(' and ') or 'has another signer'}: {_next_step(decision)}"
+        how = signer.removeprefix(" and ") or "has another signer"
+        return f"changed: it {how}: {_next_step(decision)}"
     return f"{_reason(decision.reason, decision.changes)}{signer}: {_next_step(decision)}"
 
 
@@ -241,16 +264,16 @@ def _reason(reason: Reason, changes: tuple[FileChange, ...]) -> str:
         return f"changed since it was approved ({counted or 'now with a fixed list of files'})"
     return {
         Reason.NEW: "is not approved",
-        Reason.UNBINDABLE: "comes without digests, so only what was seen can be approved",
-        Reason.DENIED: "may not be loaded",
+        Reason.UNBINDABLE: "is not approved and comes without digests, so only what was seen can be approved",
+        Reason.DENIED: "is refused",
     }[reason]
 
 
 def _next_step(decision: Ask | Denied) -> str:
     if isinstance(decision, Ask):
         return "review it and approve it"
-    way_out = "to load it" if decision.policy is Policy.NEVER else "or approve the skill"
-    return f"the policy of its server is {decision.policy}; change that {way_out}"
+    way_out = "to load it" if decision.approval_mode is ApprovalMode.NEVER else "or approve the skill"
+    return f"the approval mode of its server is {decision.approval_mode}; change that {way_out}"
 
 
 def _uris(changes: tuple[FileChange, ...], kind: ChangeKind) -> tuple[SkillUri, ...]:

@@ -12,16 +12,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from skillwire.skill.digests import Digest, SetDigest, set_digest
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SKILL_FILE, SkillUri, path_below, skill_root
+from skillwire.skill import (
+    DYNAMIC,
+    SKILL_FILE,
+    Digest,
+    SetDigest,
+    SkillEntry,
+    SkillUri,
+    path_below,
+    set_digest,
+    skill_root,
+)
 from skillwire.trust.origin import Origin
 from skillwire.trust.verify import CheckedEntry, VerifiedFile
 
 ResourceSet: TypeAlias = frozenset[tuple[SkillUri, Digest]]
 
 
-class Policy(StrEnum):
+class ApprovalMode(StrEnum):
     """What a user decided about all skills of one server."""
 
     PROMPT = "prompt"
@@ -42,12 +50,26 @@ class Reason(StrEnum):
     CHANGED = "changed"
     """Other files of it were approved than those that it has now."""
     SIGNER = "signer"
-    """Its signer changed, although its server's policy would load it without asking."""
+    """Its signer changed, although its server's approval mode would load it without asking."""
     UNBINDABLE = "unbindable"
     """Its content is generated on request, so no approval can be bound to it beforehand: the user is asked
     about the text that was seen."""
     DENIED = "denied"
-    """A policy, the configuration or an earlier decision refuses it. The user is not asked."""
+    """The approval mode, the configuration or an earlier decision refuses it. The user is not asked."""
+
+    @property
+    def sentence(self) -> str:
+        """Why the user is asked, for a person to read."""
+        return _SENTENCES[self]
+
+
+_SENTENCES: Final = {
+    Reason.NEW: "It is not approved.",
+    Reason.CHANGED: "It changed since you approved it.",
+    Reason.SIGNER: "It has another signer than before.",
+    Reason.UNBINDABLE: "Its server lists no digests: a yes is for these files, as they are now.",
+    Reason.DENIED: "It is refused.",
+}
 
 
 class ChangeKind(StrEnum):
@@ -81,6 +103,9 @@ class Grants:
 
     allowed_tools: bool = False
     execute_code: bool = False
+    scripts: frozenset[tuple[str, str]] = frozenset()
+    """What scripts may do in the sandbox: pairs of a script's path and `run`, `read:PATH`, `net:HOST` and
+    so on. It gives nothing outside of the sandbox."""
 
 
 NO_GRANTS: Final = Grants()

@@ -11,13 +11,15 @@ import base64
 import binascii
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from skillwire.issues import shown
-from skillwire.skill.digests import Digest
+from skillwire.documents import DocumentError, read_json
+from skillwire.errors import LimitExceeded
+from skillwire.limits import Limits
+from skillwire.skill import Digest
+from skillwire.text import shown
 
 BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
@@ -25,14 +27,13 @@ STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://model_signing/signature/v1.0"
 
 MAX_BUNDLE_BYTES: Final = 1024 * 1024
-_MAX_DEPTH: Final = 16
 _MAX_FILES: Final = 4096
 MAX_CERTIFICATES: Final = 8
 _MAX_CERTIFICATE_BYTES: Final = 16 * 1024
 _MAX_NAME: Final = 1024
 _MAX_TIMESTAMPS: Final = 4
-_BRACKET: Final = re.compile(rb"[\[{\]}]")
 SIGNATURE_FILE: Final = "skill.oms.sig"
+_LIMITS: Final = Limits(document_bytes=MAX_BUNDLE_BYTES, document_depth=16)
 
 _Json: TypeAlias = "dict[str, _Json] | list[_Json] | str | int | float | bool | None"
 
@@ -252,36 +253,13 @@ def _resource(row: _Json) -> tuple[str, str]:
 
 
 def _load(data: bytes, what: str) -> _Json:
-    if len(data) > MAX_BUNDLE_BYTES:
-        raise InvalidSignatureFile(f"{what} has more than {MAX_BUNDLE_BYTES:,} bytes")
-    if _depth(data) > _MAX_DEPTH:
-        raise InvalidSignatureFile(f"{what} is nested too deep")
+    """The JSON of a signature: strict UTF-8, each key once, so that every reader reads the same files."""
     try:
-        return json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except InvalidSignatureFile:
-        raise
-    except (ValueError, RecursionError):
-        raise InvalidSignatureFile(f"{what} is not JSON") from None
-
-
-def _depth(data: bytes) -> int:
-    """An upper bound: brackets inside strings count as well."""
-    depth = deepest = 0
-    for bracket in _BRACKET.findall(data):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
-
-
-def _unique(pairs: list[tuple[str, _Json]]) -> dict[str, _Json]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise InvalidSignatureFile("it names a field twice")
-    return made
-
-
-def _no_constant(name: str) -> _Json:
-    raise InvalidSignatureFile(f"{name} is not JSON")
+        return read_json(data, what=what, strict=True, limits=_LIMITS)
+    except DocumentError as error:
+        raise InvalidSignatureFile(f"{what} cannot be used: {error}") from None
+    except LimitExceeded as error:
+        raise InvalidSignatureFile(str(error)) from None
 
 
 def _fields(

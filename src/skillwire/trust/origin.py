@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from skillwire.errors import FormatError
-from skillwire.issues import shown
+from skillwire.text import shown
 
 MAX_LABEL_LENGTH = 64
 LOCAL_LABEL = "local"

@@ -7,8 +7,8 @@
 4. The signature over the payload is valid, by an algorithm on the allow-list.
 5. The statement is consistent: one subject, whose digest is that of the listed files; each file once, by a
    plain relative name, hashed whole with SHA-256.
-6. The signed files are the files of the skill: the same names with the same digests, and no others. A path
-   that the signer chose to ignore is not signed, so a skill with such a file is not fully signed.
+6. The signed files are the files of the skill: the same names with the same digests, and no others. Nothing
+   that is installed, served or shown is left out, whatever the signer chose to ignore.
 
 The result says who signed what. It never says that a skill is harmless, and does not replace an approval.
 Pure: no files, no network, no clock.
@@ -23,10 +23,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import FormatError
-from skillwire.skill.digests import Digest
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import path_below, skill_root
-from skillwire.trust.certificates import signing_time, verify_chain
+from skillwire.skill import DYNAMIC, Digest, SkillEntry, path_below, skill_root
+from skillwire.skill.files import is_version_control
 from skillwire.trust.oms import (
     PAYLOAD_TYPE,
     SIGNATURE_FILE,
@@ -39,17 +37,19 @@ from skillwire.trust.oms import (
     signed_files,
     statement_of,
 )
-from skillwire.trust.publishers import Publisher, allowed_key, key_hint, unusable_key
+from skillwire.trust.publishers import (
+    Publisher,
+    allowed_key,
+    key_hint,
+    signing_time,
+    unusable_key,
+    verify_chain,
+)
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import HashAlgorithm
-
-
-# Files of git, which no model reads. Nothing else may be left unsigned.
-_GIT_FILES: Final = frozenset({".gitignore", ".gitattributes"})
-
 
 # What `sigstore` may raise besides its own errors, for a malformed bundle.
 _ODD_BUNDLE: Final = (ValueError, TypeError, LookupError, AttributeError)
@@ -311,11 +311,87 @@ def _hash_for(key: EllipticCurvePublicKey) -> HashAlgorithm:
 
 
 def _differences(files: Mapping[str, Digest], signed: Mapping[str, str]) -> set[str]:
-    """The paths that differ from what was signed: changed, added or missing."""
+    """The paths that differ from what was signed: changed, added or missing.
+
+    Every file of the skill must be signed. A signature may also list files of version control, which no skill
+    has.
+    """
     ours = {path: str(digest) for path, digest in files.items() if path != SIGNATURE_FILE}
     theirs = {path: digest for path, digest in signed.items() if path != SIGNATURE_FILE}
     return {
         path
         for path in ours.keys() | theirs.keys()
-        if ours.get(path) != theirs.get(path) and not (path in _GIT_FILES and path not in theirs)
+        if ours.get(path) != theirs.get(path) and (path in ours or not is_version_control(path))
     }
+
+
+_UNKNOWN_SIGNER: Final = "unknown publisher"
+NO_SIGNER: Final = "unsigned"
+"""The signer of a skill without a signature."""
+_BAD_SIGNER: Final = "invalid signature"
+
+
+def signer_text(verdict: SignatureVerdict) -> str:
+    """The signer as stored in lock files and approvals: `acme key:...`, `unsigned` and so on.
+
+    A signature that does not cover the files proves nothing about them, and is stored as invalid.
+    """
+    match verdict.state:
+        case SignatureState.SIGNED:
+            return f"{verdict.publisher} {verdict.signer}"
+        case SignatureState.UNKNOWN:
+            return f"{_UNKNOWN_SIGNER} {verdict.signer}".strip()
+        case SignatureState.UNSIGNED:
+            return NO_SIGNER
+        case _:
+            return _BAD_SIGNER
+
+
+def is_known_signer(text: str) -> bool:
+    """Whether this is the `signer_text` of a configured publisher."""
+    return text not in ("", NO_SIGNER, _BAD_SIGNER) and not text.startswith(_UNKNOWN_SIGNER)
+
+
+def signer_change(before: str, after: str) -> str:
+    """How the signer of a skill changed from one version to the next; empty if it did not.
+
+    Both are texts of `signer_text`. Certificates of one publisher are one signer, because they are renewed. A
+    publisher who becomes known is not a change, and neither is a first signature.
+    """
+    if before in ("", NO_SIGNER, _BAD_SIGNER) or before == after:
+        return ""
+    name, _, fingerprint = before.rpartition(" ")
+    other, _, now = after.rpartition(" ")
+    if is_known_signer(before):
+        renewed = name == other and fingerprint.startswith("cert:") and now.startswith("cert:")
+        is_same = is_known_signer(after) and (fingerprint == now or renewed)
+    else:
+        is_same = fingerprint == now
+    return "" if is_same else f"was {signer_words(before)} before, and is {signer_words(after)} now"
+
+
+def confirms_signer(pinned: str, actual: str) -> bool:
+    """Whether files have the signer that a lock file pins.
+
+    If only the author of the lock file knows the publisher, the key has to be the same. A skill that is
+    pinned without a valid signature may have any signer.
+    """
+    if pinned in (NO_SIGNER, _BAD_SIGNER):
+        return True
+    return actual not in (NO_SIGNER, _BAD_SIGNER) and pinned.rpartition(" ")[2] == actual.rpartition(" ")[2]
+
+
+def signer_words(text: str) -> str:
+    """A `signer_text` in words."""
+    if text in ("", NO_SIGNER):
+        return "not signed"
+    if text == _BAD_SIGNER:
+        return "signed, but not validly over these files"
+    name, _, fingerprint = text.rpartition(" ")
+    who = "an unknown publisher" if text.startswith(_UNKNOWN_SIGNER) else name
+    return f"signed by {who} ({_short(fingerprint)})" if ":" in fingerprint else f"signed by {who}"
+
+
+def _short(fingerprint: str) -> str:
+    kind, _, value = fingerprint.partition(":")
+    return fingerprint if kind == "identity" else f"{kind}:{value[:12]}…"

@@ -20,10 +20,13 @@ it, and no message here suggests that (VER-8).
 
 from __future__ import annotations
 
+import json
+import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass
-from typing import ClassVar, Final, NewType, NoReturn, final
+from typing import ClassVar, Final, NewType, NoReturn, Protocol, final
+from urllib.parse import quote, unquote
 
 from skillwire.errors import (
     DigestMismatch,
@@ -33,17 +36,106 @@ from skillwire.errors import (
     SizeMismatch,
     UnlistedFile,
 )
-from skillwire.issues import Issue, shown
-from skillwire.json_types import JsonValue
+from skillwire.issues import Issue
+from skillwire.json_types import JsonValue, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry
-from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
-from skillwire.skill.names import name_issues
-from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_name_in, skill_root
-from skillwire.text import decode_text
-from skillwire.trust.compare import frontmatter_differences
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    Digest,
+    SkillDocument,
+    SkillEntry,
+    SkillUri,
+    child_uri,
+    digest_of,
+    is_inside,
+    name_issues,
+    parse_skill_md,
+    parse_uri,
+    path_below,
+    shown_uri,
+    skill_name_in,
+    skill_root,
+)
+from skillwire.text import clean_line, decode_text, shown
 from skillwire.trust.origin import Origin
+
+_SHOWN = 40
+_MOST = 8
+
+
+def frontmatter_differences(
+    listed: Mapping[str, object], found: Mapping[str, object], *, only_fields: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """One line for each of the first few differences; empty if there are none.
+
+    `only_fields` are the fields that an older dialect has; others are not compared.
+    """
+    if only_fields is not None:
+        listed = {key: value for key, value in listed.items() if key in only_fields}
+        found = {key: value for key, value in found.items() if key in only_fields}
+    differences: list[str] = []
+    # A stack, not recursion: a server chooses how deep its JSON goes.
+    waiting: list[tuple[str, object, object]] = [("", listed, found)]
+    while waiting and len(differences) < _MOST:
+        place, one, other = waiting.pop()
+        if is_object(one) and is_object(other):
+            for key in sorted({*one, *other}, reverse=True):
+                inner = f"{place}.{_plain(key)}" if place else _plain(key)
+                if key not in other:
+                    differences.append(f"{inner} is missing in the file")
+                elif key not in one:
+                    differences.append(f"{inner} is not in the entry")
+                else:
+                    waiting.append((inner, one[key], other[key]))
+        elif is_list(one) and is_list(other):
+            if len(one) != len(other):
+                differences.append(f"{place} has {len(other)} items, the entry says {len(one)}")
+            else:
+                rows = zip(one, other, strict=True)
+                pairs = [(f"{place}[{number}]", *pair) for number, pair in enumerate(rows)]
+                waiting.extend(reversed(pairs))
+        elif not _same_scalar(one, other):
+            differences.append(f"{place} is {_shown(other)}, the entry says {_shown(one)}")
+    return tuple(differences[:_MOST])
+
+
+def _same_scalar(one: object, other: object) -> bool:
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, str) or isinstance(other, str):
+        return isinstance(one, str) and isinstance(other, str) and one == other
+    # Only numbers are left. NaN equals nothing, so the skill is refused.
+    return isinstance(one, int | float) and isinstance(other, int | float) and _same_number(one, other)
+
+
+def _same_number(one: float, other: float) -> bool:
+    # Most readers treat JSON numbers as doubles, so a server in JavaScript rounds long integers.
+    try:
+        return float(one) == float(other)
+    except OverflowError:
+        return one == other
+
+
+def _plain(key: str) -> str:
+    quoted = json.dumps(key)
+    return key if quoted == f'"{key}"' and len(key) <= _SHOWN else _cut(quoted)
+
+
+def _shown(value: object) -> str:
+    if is_object(value):
+        return "an object"
+    if is_list(value):
+        return "a list"
+    # ASCII JSON cannot contain terminal escapes.
+    return _cut(json.dumps(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
 
 CheckedEntry = NewType("CheckedEntry", SkillEntry)
 """An entry that `check_entry` accepted. The host holds it while the skill is in use."""
@@ -290,3 +382,146 @@ def _parents(uri: SkillUri, root: SkillUri) -> Iterator[str]:
 
 def _manifest_issue(rule: str, uri: SkillUri, message: str) -> Issue:
     return Issue(rule=rule, message=f"{shown_uri(uri)} {message}", fix="list every file of the skill once")
+
+
+_ODD: Final = re.compile("[%<>\"'&`\\\\:]")
+
+
+def skill_file(entry: CheckedEntry, path: str) -> SkillUri:
+    """The URI of a file of the skill, or `UnlistedFile` (VER-3).
+
+    The path is relative to the skill's directory (FMT-10) and may be percent-encoded, like a Markdown link.
+    The file's URI works too.
+    """
+    for uri in _readings(skill_root(entry.uri), path):
+        if entry.resources is DYNAMIC or any(resource.uri == uri for resource in entry.resources):
+            return uri
+    raise UnlistedFile(uri=shown(path), skill=entry.uri)
+
+
+def skill_directory(entry: CheckedEntry, path: str = "") -> SkillUri:
+    """The URI of a directory of the skill, or `UnlistedFile`. The empty path is the skill's own directory."""
+    root = skill_root(entry.uri)
+    plain = path.rstrip("/")
+    if plain in ("", ".", root):
+        return root
+    for uri in _readings(root, plain):
+        if entry.resources is DYNAMIC or any(is_inside(resource.uri, uri) for resource in entry.resources):
+            return uri
+    raise UnlistedFile(uri=shown(path), skill=entry.uri)
+
+
+def shown_path(path: str) -> str:
+    """A file's path as it is shown. `skill_file` accepts it, even for unusual names."""
+    odd = clean_line(path).text != path or _ODD.search(path)
+    return quote(path, safe="/") if odd else path
+
+
+def _readings(root: SkillUri, path: str) -> Iterator[SkillUri]:
+    """The URIs inside the skill that the path may mean, most likely first."""
+    if "://" in path:
+        try:
+            uri = parse_uri(path)
+        except FormatError:
+            return
+        if is_inside(uri, root):
+            yield uri
+        return
+    # Decoded first, because a percent sign is shown encoded.
+    for plain in dict.fromkeys((unquote(path), path)):
+        try:
+            yield _below(root, plain.removeprefix("./").split("/"))
+        except FormatError:
+            # A path that decodes to `..` is not tried unchanged, because a server may decode it again.
+            return
+
+
+def _below(root: SkillUri, segments: list[str]) -> SkillUri:
+    uri = root
+    for segment in segments:
+        # FMT-9: rejects `..`, empty and otherwise invalid segments.
+        uri = child_uri(uri, segment)
+    return uri
+
+
+CHANGED = "the skill changed since its entry was read: refresh it and approve it again to see its files"
+
+
+class Child(Protocol):
+    """One child in a directory read."""
+
+    @property
+    def uri(self) -> str: ...
+    @property
+    def is_directory(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ListedChild:
+    """A child that may be shown. `size` is that of the entry; `None` for directories and dynamic skills."""
+
+    uri: SkillUri
+    name: str
+    is_directory: bool
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryView:
+    """A directory of a held skill, safe to show."""
+
+    children: tuple[ListedChild, ...]
+    unlisted: tuple[SkillUri, ...] = ()
+    """VER-4: inside the skill, but not in the held entry. Neither shown as files of the skill nor read."""
+    rejected: tuple[str, ...] = ()
+    """SEC-10: outside the directory, of another origin, or not a URI; safe for a message."""
+    missing: tuple[SkillUri, ...] = ()
+    """VER-4: in the held entry, and no longer shown by the server. Not shown either."""
+
+    @property
+    def remark(self) -> str:
+        """What to tell the user if the skill no longer matches its entry; otherwise empty."""
+        return CHANGED if self.unlisted or self.missing else ""
+
+
+def listed_children(entry: CheckedEntry, directory: SkillUri) -> DirectoryView:
+    """The direct children of a directory, from the entry alone; empty for a dynamic skill."""
+    if entry.resources is DYNAMIC:
+        return DirectoryView(())
+    children: dict[SkillUri, ListedChild] = {}
+    for resource in entry.resources:
+        if not is_inside(resource.uri, directory):
+            continue
+        first, *deeper = path_below(resource.uri, directory)
+        uri = child_uri(directory, first)
+        size = None if deeper or resource.size == NO_SIZE else resource.size
+        children[uri] = ListedChild(uri, first, bool(deeper), size)
+    return DirectoryView(tuple(sorted(children.values())))
+
+
+def filter_directory(entry: CheckedEntry, directory: SkillUri, children: Iterable[Child]) -> DirectoryView:
+    """What may be shown of a server's response to a directory read of a held skill."""
+    root = skill_root(entry.uri)
+    listed = {child.uri: child for child in listed_children(entry, directory).children}
+    kept: dict[SkillUri, ListedChild] = {}
+    unlisted: list[SkillUri] = []
+    rejected: list[str] = []
+    for child in children:
+        try:
+            uri = parse_uri(child.uri)
+        except FormatError:
+            rejected.append(shown_uri(child.uri))
+            continue
+        # SEC-10: a direct child of this directory, which is itself in the skill.
+        direct = is_inside(uri, directory) and len(path_below(uri, directory)) == 1
+        if not direct or not (directory == root or is_inside(directory, root)):
+            rejected.append(shown_uri(child.uri))
+        elif entry.resources is DYNAMIC:
+            kept[uri] = ListedChild(uri, path_below(uri, directory)[0], child.is_directory)
+        elif uri in listed and listed[uri].is_directory == child.is_directory:
+            kept[uri] = listed[uri]
+        else:
+            # VER-4: a directory read never extends the manifest.
+            unlisted.append(uri)
+    missing = tuple(uri for uri in listed if uri not in kept)
+    return DirectoryView(tuple(sorted(kept.values())), tuple(unlisted), tuple(rejected), missing)

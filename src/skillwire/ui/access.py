@@ -1,10 +1,14 @@
-"""Access: who may use the review page. One link opens it once; after that a cookie, and a token in each form.
+"""Access: who may use the review page, and what a request of theirs names.
+
+One link opens the page once. After that a cookie does, and a token in each form. Browsers send a cookie to
+every port of a machine, so each session has a random path, to which its cookie is bound: a server on another
+port does not know the path, and never gets the cookie.
 
 A request passes these checks in order, and the first that fails answers it:
 
 1. `Host` names this server, so that no other site can reach it under its own name.
 2. `Origin` of a request that changes something is this page.
-3. The cookie belongs to a session that was opened with a link.
+3. The cookie belongs to a session that was opened with a link, and the path is that of the session.
 4. A form carries the token of that session.
 
 Nothing here does input or output; the clock is passed in.
@@ -14,18 +18,29 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from starlette.responses import RedirectResponse, Response
+
+from skillwire.ui.items import address
+
 if TYPE_CHECKING:
-    from skillwire.server.http.auth import Tokens
+    from starlette.requests import Request
+
+    from skillwire.access import Callers
+
 
 LINK_SECONDS: Final = 600.0
 SESSION_SECONDS: Final = 12 * 3600.0
 _MOST_SESSIONS: Final = 64
 _MOST_LINKS: Final = 256
+_MOST_OPENED: Final = 10_000
+_ROOT_BYTES: Final = 24
+_ROOT: Final = re.compile(r"/[A-Za-z0-9_-]{32}(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,8 @@ class OneSkill:
 class Session:
     """One browser with access."""
 
+    root: str
+    """The path that its pages are below, such as `/s3cr3t`."""
     form_token: str
     """What its forms carry, so that no other site can send one in its name."""
     used_at: float
@@ -59,6 +76,16 @@ class Session:
     """The one skill that it may see; `None` for everything."""
     notice: Notice | None = None
     """What to tell the person on the next page, once."""
+    _opened: dict[str, None] = field(default_factory=dict[str, None])
+
+    def note_opened(self, digest: str) -> None:
+        """The person was shown the files of this digest."""
+        self._opened[digest] = None
+        while len(self._opened) > _MOST_OPENED:
+            del self._opened[next(iter(self._opened))]
+
+    def has_opened(self, digest: str) -> bool:
+        return digest in self._opened
 
 
 @dataclass(slots=True)
@@ -68,7 +95,7 @@ class Access:
     hosts: frozenset[str]
     """The allowed values of `Host`, with the port."""
     clock: Callable[[], float]
-    tokens: Tokens | None = None
+    tokens: Callers | None = None
     """What opens a session besides a link, for a page that can be reached from other machines."""
     _links: dict[bytes, tuple[float, OneSkill | None]] = field(
         default_factory=dict[bytes, "tuple[float, OneSkill | None]"]
@@ -77,7 +104,7 @@ class Access:
 
     @classmethod
     def for_server(
-        cls, names: Iterable[str], port: int, *, clock: Callable[[], float], tokens: Tokens | None = None
+        cls, names: Iterable[str], port: int, *, clock: Callable[[], float], tokens: Callers | None = None
     ) -> Access:
         """Access to a server that is known by these names, on one port."""
         known = [name.lower() for name in names]
@@ -99,8 +126,8 @@ class Access:
         self._links[_digest(token)] = (now + LINK_SECONDS, only)
         return token
 
-    def open_session(self, token: str, *, is_link: bool) -> str | None:
-        """The cookie of a new session, for the token of a link, which is used up, or for one of `tokens`.
+    def open_session(self, token: str, *, is_link: bool) -> tuple[str, Session] | None:
+        """A new session and its cookie, for the token of a link, which is used up, or for one of `tokens`.
 
         `None` for anything else.
         """
@@ -109,21 +136,29 @@ class Access:
             end, only = self._links.pop(_digest(token), (0.0, None))
             is_valid = end > self.clock()
         else:
-            given = [(b"authorization", b"Bearer " + token.strip().encode("utf-8", "replace"))]
-            is_valid = self.tokens is not None and self.tokens.name_for(given) is not None
+            given = token.strip().encode("utf-8", "replace")
+            is_valid = self.tokens is not None and self.tokens.find(given) is not None
         if not is_valid:
             return None
         while len(self._sessions) >= _MOST_SESSIONS:
             oldest = min(self._sessions, key=lambda key: self._sessions[key].used_at)
             del self._sessions[oldest]
         cookie = secrets.token_urlsafe(32)
-        self._sessions[_digest(cookie)] = Session(secrets.token_urlsafe(32), self.clock(), only)
-        return cookie
+        session = Session(
+            root=f"/{secrets.token_urlsafe(_ROOT_BYTES)}",
+            form_token=secrets.token_urlsafe(32),
+            used_at=self.clock(),
+            only=only,
+        )
+        self._sessions[_digest(cookie)] = session
+        return cookie, session
 
-    def session(self, cookie: str) -> Session | None:
-        """The session of a cookie, unless it was not used for twelve hours."""
+    def session(self, cookie: str, root: str) -> Session | None:
+        """The session of a cookie, at its own path, unless it was not used for twelve hours."""
         found = self._sessions.get(_digest(cookie)) if cookie else None
         if found is None or self.clock() - found.used_at > SESSION_SECONDS:
+            return None
+        if not hmac.compare_digest(found.root.encode(), root.encode("utf-8", "replace")):
             return None
         found.used_at = self.clock()
         return found
@@ -145,6 +180,12 @@ def is_form_token(session: Session, given: str) -> bool:
     return hmac.compare_digest(session.form_token.encode(), given.encode("utf-8", "replace"))
 
 
+def root_of(path: str) -> str:
+    """The path of a session that a request's path begins with; empty for paths outside of every session."""
+    found = _ROOT.match(path)
+    return found[0] if found else ""
+
+
 def content_policy(nonce: str) -> str:
     """The Content-Security-Policy of a page: nothing but our own style and script, and no frame around it."""
     return (
@@ -156,3 +197,72 @@ def content_policy(nonce: str) -> str:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+_ABOUT_ONE_SKILL: Final = frozenset({"/skill", "/diff", "/approve", "/decline", "/revoke"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A request with its session. Its values are text of a browser: nothing in them has been checked."""
+
+    request: Request
+    session: Session
+    nonce: str
+    form: Mapping[str, str]
+    picked: tuple[str, ...] = ()
+    """The values of the selected boxes of a form."""
+
+    def query(self, name: str) -> str:
+        return self.request.query_params.get(name, "")
+
+    def number(self, name: str, default: int = 1) -> int:
+        text = self.query(name)
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
+
+    @property
+    def path(self) -> str:
+        """The path of this page below that of the session."""
+        return self.request.url.path.removeprefix(self.session.root)
+
+    @property
+    def here(self) -> str:
+        """The path and query of this page, below that of the session."""
+        query = self.request.url.query
+        return self.path + (f"?{query}" if query else "")
+
+    @property
+    def caller(self) -> str:
+        """The caller of a gateway who decides here; empty for the user."""
+        return self.session.only.caller if self.session.only else ""
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the session may see this page: one for a single skill has no other."""
+        only, path = self.session.only, self.path
+        if only is None or path == "/events":
+            return True
+        named = self.form if self.request.method == "POST" else self.request.query_params
+        return path in _ABOUT_ONE_SKILL and (named.get("on"), named.get("uri")) == (only.label, only.uri)
+
+    @property
+    def back(self) -> str:
+        """Where to go after a form: the page that it names, or the skill of a session for one skill."""
+        only = self.session.only
+        if only is not None:
+            return address("/skill", {"on": only.label, "uri": only.uri})
+        return local_path(self.form.get("back", "/"))
+
+    def redirect(self, path: str) -> Response:
+        """Leads to a page of this session."""
+        return RedirectResponse(self.session.root + path, 303)
+
+    def take_notice(self) -> Notice | None:
+        notice, self.session.notice = self.session.notice, None
+        return notice
+
+
+def local_path(text: str) -> str:
+    """A path of the page; the inbox for anything that could lead elsewhere."""
+    is_local = text.startswith("/") and not text.startswith(("//", "/\\", "/open")) and text.isprintable()
+    return text if is_local and "\\" not in text else "/"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from skillwire.errors import SkillNotFound
-from skillwire.trust.approval import Grants
+from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
+from skillwire.trust import Grants, Reason
 from skillwire.ui.access import Notice
 from skillwire.words import counted
 
 if TYPE_CHECKING:
-    from skillwire.host.host import SkillHost
-    from skillwire.install.report import Report
+    from skillwire.host import SkillHost
+    from skillwire.install import Report
+    from skillwire.ui.access import Visit
     from skillwire.ui.installed import InstalledSkills
-    from skillwire.ui.live import Live
-    from skillwire.ui.visit import Visit
+    from skillwire.ui.overview import Overview
+    from skillwire.ui.rendering import Live
 
 HOW: Final = "on the review page"
 
@@ -24,8 +25,9 @@ HOW: Final = "on the review page"
 class Actions:
     """The decisions of a person about the skills of one host."""
 
-    def __init__(self, host: SkillHost, live: Live, installed: InstalledSkills) -> None:
+    def __init__(self, host: SkillHost, overview: Overview, live: Live, installed: InstalledSkills) -> None:
         self._host = host
+        self._overview = overview
         self._live = live
         self._installed = installed
 
@@ -33,9 +35,18 @@ class Actions:
         """Approve exactly the files that the form was shown with (SEC-6)."""
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
+        digest = visit.form.get("digest", "")
+        item = self._overview.item(self._host.admin.review(skill, caller=visit.caller), visit.caller)
+        if item.badges and not visit.session.has_opened(digest):
+            raise ApprovalRequired(
+                f"{skill.handle} is not approved: open it first ({', '.join(item.badges)})",
+                reason=Reason.NEW,
+                origin=label,
+                uri=uri,
+            )
         await self._host.admin.approve(
             uri,
-            digest=visit.form.get("digest", ""),
+            digest=digest,
             grants=_grants(visit),
             server=label,
             how=f"approved {HOW}",
@@ -53,14 +64,31 @@ class Actions:
         )
         return self._done(visit, Notice(f"{skill.handle} is declined.", undo={"on": label, "uri": uri}))
 
+    async def decline_selected(self, visit: Visit) -> Response:
+        """Decline every selected skill of the inbox with exactly the files that it was shown with."""
+        waiting = {item.id: item for item in map(self._overview.item, self._overview.waiting())}
+        declined = 0
+        problems: list[str] = []
+        for picked in visit.picked:
+            name, _, digest = picked.partition(" ")
+            item = waiting.get(name)
+            if item is None:
+                continue  # It was decided meanwhile.
+            try:
+                await self._host.admin.decline(
+                    item.uri, digest=digest, server=item.label, how=f"declined {HOW}"
+                )
+                declined += 1
+            except SkillwireError as error:
+                problems.append(str(error))
+        words = [f"{counted(declined, 'skill')} declined.", *problems]
+        return self._done(visit, Notice(" ".join(words), is_problem=bool(problems)))
+
     async def revoke(self, visit: Visit) -> Response:
         """Undo a decision."""
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
-        if visit.caller:
-            await self._host.admin.approvals.remove(skill.origin, skill.uri, caller=visit.caller)
-        else:
-            await self._host.admin.revoke(uri, server=label)
+        await self._host.admin.revoke(uri, server=label, caller=visit.caller)
         return self._done(visit, Notice(f"The decision about {skill.handle} is undone."))
 
     async def reconnect(self, visit: Visit) -> Response:
@@ -100,7 +128,7 @@ class Actions:
     def _done(self, visit: Visit, notice: Notice) -> Response:
         self._live.changed()
         visit.session.notice = notice
-        return RedirectResponse(visit.back, 303)
+        return visit.redirect(visit.back)
 
 
 def _named(visit: Visit) -> tuple[str, str]:

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from hashlib import sha256
@@ -21,28 +30,32 @@ import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
-from skillwire.ui.access import Access, Notice, OneSkill, content_policy, is_form_token
+from skillwire.server import Asgi, Receive, Scope, Send, StoppableApp
+from skillwire.ui.access import (
+    Access,
+    Notice,
+    OneSkill,
+    Visit,
+    content_policy,
+    is_form_token,
+    local_path,
+    root_of,
+)
 from skillwire.ui.actions import Actions
 from skillwire.ui.installed import InstalledSkills
 from skillwire.ui.items import address
-from skillwire.ui.live import MOST_STREAMS, Live
 from skillwire.ui.overview import Overview
-from skillwire.ui.pages import Pages
-from skillwire.ui.rendering import Layout, Templates
-from skillwire.ui.status import StatusPages
-from skillwire.ui.visit import Visit, local_path
+from skillwire.ui.pages import Pages, StatusPages
+from skillwire.ui.rendering import MOST_STREAMS, Layout, Live, Templates
 
 if TYPE_CHECKING:
-    from skillwire.host.host import SkillHost
-    from skillwire.server.http.auth import Tokens
+    from skillwire.access import Callers
+    from skillwire.host import SkillHost
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
 
 _MOST_FORM_BYTES: Final = 64 * 1024
@@ -71,17 +84,19 @@ class ReviewApp:
         *,
         names: Iterable[str],
         port: int,
-        tokens: Tokens | None = None,
+        tokens: Callers | None = None,
         installers: Mapping[str, Callable[[], Any]] | None = None,
         audit_log: Path | None = None,
         base_url: str = "",
+        hidden: Callable[[], Sequence[str]] = tuple[str, ...],
     ) -> None:
         """`host` is open for as long as this is served, at these host names and this port.
 
         `tokens` give access without a link, for a page that can be reached from other machines.
         `installers` make the installer of each scope, `project` and `user`. `audit_log` is a file of JSON
         lines that a gateway writes. `base_url` is where browsers reach the page, if a proxy is in front of
-        it.
+        it. `hidden` says which rules of the configuration hide skills, a sentence for each: it is shown if no
+        skill is left.
         """
         self._names = tuple(names)
         self._base = base_url.rstrip("/") or f"http://{self._names[0]}:{port}"
@@ -93,10 +108,12 @@ class ReviewApp:
         self._overview = Overview(host)
         self._templates = Templates(asset_version=_asset_version())
         self._installed = installed = InstalledSkills(installers or {})
-        layout = Layout(self._templates, self._overview, self._live, has_audit=audit_log is not None)
+        layout = Layout(
+            self._templates, self._overview, self._live, has_audit=audit_log is not None, hidden=hidden
+        )
         pages = Pages(host, self._overview, installed, layout)
         status = StatusPages(host, self._overview, installed, layout, audit_log=audit_log)
-        actions = Actions(host, self._live, installed)
+        actions = Actions(host, self._overview, self._live, installed)
         shown: dict[str, Handler] = {
             "/": pages.inbox,
             "/skills": pages.skills,
@@ -110,6 +127,7 @@ class ReviewApp:
         done: dict[str, Handler] = {
             "/approve": actions.approve,
             "/decline": actions.decline,
+            "/decline-selected": actions.decline_selected,
             "/revoke": actions.revoke,
             "/servers/reconnect": actions.reconnect,
             "/installed/check": actions.check,
@@ -158,6 +176,8 @@ class ReviewApp:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
             return
+        if scope["type"] == "http" and (root := root_of(scope["path"])):
+            scope = {**scope, "root_path": root}
         await self._starlette(scope, receive, send)
 
     @asynccontextmanager
@@ -166,6 +186,7 @@ class ReviewApp:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._live.run)
             tasks.start_soon(self._check_signatures)
+            tasks.start_soon(self._check_texts)
             yield
             tasks.cancel_scope.cancel()
 
@@ -179,6 +200,13 @@ class ReviewApp:
                 self._live.changed()
             await self._live.next_change()
 
+    async def _check_texts(self) -> None:
+        """Look for hidden characters in the skills that the inbox shows."""
+        while True:
+            await self._overview.text_requested.wait()
+            if await self._overview.check_texts():
+                self._live.changed()
+
     # Access
 
     def _for_session(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -189,17 +217,25 @@ class ReviewApp:
             refusal = self._refusal(request, nonce)
             if refusal is not None:
                 return refusal
-            session = self._access.session(request.cookies.get(self._cookie, ""))
+            root = root_of(request.url.path)
+            session = self._access.session(request.cookies.get(self._cookie, ""), root)
             if session is None:
                 return self._ask_for_link(request, nonce)
             form: dict[str, str] = {}
+            fields: list[tuple[str, str]] = []
             if request.method == "POST":
-                form = await _read_form(request)
+                fields = await _read_form(request)
+                form = dict(fields)
                 if not is_form_token(session, form.get("form_token", "")):
                     return self._message(
-                        nonce, 403, "Not done", "This form is out of date: open the page again.", link="/"
+                        nonce,
+                        403,
+                        "Not done",
+                        "This form is out of date: open the page again.",
+                        link=f"{session.root}/",
                     )
-            visit = Visit(request=request, session=session, nonce=nonce, form=form)
+            picked = tuple(value for name, value in fields if name == "pick")
+            visit = Visit(request=request, session=session, nonce=nonce, form=form, picked=picked)
             if not visit.is_allowed:
                 text = "Your link is for one skill, and this is another page."
                 return self._message(nonce, 403, "No access", text)
@@ -221,8 +257,9 @@ class ReviewApp:
         return None
 
     def _ask_for_link(self, request: Request, nonce: str) -> Response:
-        is_page = request.method == "GET" and request.url.path != "/events"
-        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        path = request.url.path.removeprefix(root_of(request.url.path)) or "/"
+        is_page = request.method == "GET" and path != "/events"
+        here = path + (f"?{request.url.query}" if request.url.query else "")
         return self._message(
             nonce,
             403,
@@ -240,22 +277,24 @@ class ReviewApp:
         refusal = self._refusal(request, nonce)
         if refusal is not None:
             return refusal
-        given = await _read_form(request) if request.method == "POST" else dict(request.query_params)
+        given = dict(await _read_form(request) if request.method == "POST" else request.query_params.items())
         token, target = given.get("token", ""), local_path(given.get("next", "/"))
         is_link = request.method == "GET"
-        cookie = self._access.open_session(token, is_link=is_link)
-        if cookie is None and self._access.session(request.cookies.get(self._cookie, "")) is None:
+        opened = self._access.open_session(token, is_link=is_link)
+        if opened is None:
             title = "This link was used already" if is_link else "That is not the token"
             text = "A link works once, within ten minutes."
             return self._message(
                 nonce, 403, title, text, code="skillwire ui", form=self._access.takes_tokens, next=target
             )
+        cookie, session = opened
+        target = session.root + target
         # Not a redirect: a strict cookie is not sent along one that began on another site.
         response = self._message(
             nonce, 200, "Opening", "The page opens now.", refresh=target, link=target, link_words="Open it"
         )
-        if cookie is not None:
-            response.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path="/")
+        # The path is the session's own: the cookie reaches no server on another port of this machine.
+        response.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path=session.root)
         return response
 
     # What is served
@@ -284,16 +323,19 @@ class ReviewApp:
             405: ("Not done", "This address requires another HTTP method."),
         }
         title, text = words.get(status, ("Not done", "The page cannot be shown now."))
-        return self._message(secrets.token_urlsafe(16), status, title, text, link="/")
+        link = f"{root_of(request.url.path)}/"
+        return self._message(secrets.token_urlsafe(16), status, title, text, link=link)
 
     def _failed(self, visit: Visit, error: SkillwireError) -> Response:
         if visit.request.method == "POST":
             visit.session.notice = Notice(str(error), is_problem=True)
-            return RedirectResponse(local_path(visit.form.get("back", "/")), 303)
+            return visit.redirect(local_path(visit.form.get("back", "/")))
         status = (
             404 if isinstance(error, SkillNotFound) else 409 if isinstance(error, ApprovalRequired) else 502
         )
-        return self._message(visit.nonce, status, "This cannot be shown", str(error), link="/")
+        return self._message(
+            visit.nonce, status, "This cannot be shown", str(error), link=f"{visit.session.root}/"
+        )
 
     def _message(self, nonce: str, status: int, title: str, text: str, **more: Any) -> Response:
         values = {
@@ -310,14 +352,50 @@ class ReviewApp:
         return _secured(Response(body, status, media_type="text/html"), nonce)
 
 
-async def _read_form(request: Request) -> dict[str, str]:
-    """The fields of a form, each once. One that is too long is refused while it arrives."""
+class CombinedApp(StoppableApp):
+    """Two applications at one address: `app` serves the given paths, and `page` all others."""
+
+    def __init__(self, app: Asgi, page: ReviewApp, paths: Collection[str]) -> None:
+        super().__init__()
+        self._app = app
+        self._page = page
+        self._paths = frozenset(paths)
+
+    def end_streams(self) -> None:
+        self._page.end_streams()
+        if isinstance(self._app, StoppableApp):
+            self._app.end_streams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            if isinstance(self._app, StoppableApp):
+                self._app.connections = self.connections
+            async with self._page.running():
+                await self._app(scope, receive, self._preparing(send))
+        elif scope["type"] != "http" or scope["path"] in self._paths:
+            await self._app(scope, receive, send)
+        else:
+            await self._page(scope, receive, send)
+
+    def _preparing(self, send: Send) -> Send:
+        """`send` that prepares the page once the host is open, before the first request."""
+
+        async def prepare_and_send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                self._page.prepare()
+            await send(message)
+
+        return prepare_and_send
+
+
+async def _read_form(request: Request) -> list[tuple[str, str]]:
+    """The fields of a form. One that is too long is refused while it arrives."""
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MOST_FORM_BYTES:
             raise HTTPException(413)
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100))
+    return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100)
 
 
 def _secured(response: Response, nonce: str) -> Response:

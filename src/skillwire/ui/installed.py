@@ -14,24 +14,26 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from anyio import to_thread
 
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
-from skillwire.host.review import FileComparison
-from skillwire.install.freshness import Freshness
-from skillwire.install.plan import Act, Tree, tree_differences
+from skillwire.host import FileComparison
+from skillwire.install import Act, Freshness, Tree, tree_differences
 from skillwire.install.state import acceptance_key
-from skillwire.skill.uris import SkillUri
-from skillwire.trust.approval import ALL_GRANTS, ChangeKind, Grants
-from skillwire.trust.signers import signer_change, signer_words
+from skillwire.skill import SkillUri
+from skillwire.trust import ChangeKind, Grants, signer_change, signer_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skillwire.host.review import SkillReview
-    from skillwire.install.candidates import Candidate
-    from skillwire.install.installer import Installer
-    from skillwire.install.lock import LockedFile, LockedSkill
-    from skillwire.install.plan import Plan
-    from skillwire.install.report import Report
-    from skillwire.install.state import InstallState, Version
+    from skillwire.host import SkillReview
+    from skillwire.install import (
+        Candidate,
+        Installer,
+        InstallState,
+        LockedFile,
+        LockedSkill,
+        Plan,
+        Report,
+        Version,
+    )
 
 Installers: TypeAlias = Mapping[str, Callable[[], "Installer"]]
 """What makes the installer of each scope: `project` and `user`."""
@@ -191,8 +193,7 @@ class InstalledSkills:
         """Restore an earlier version: it was approved when it was installed."""
 
         async def action(tool: Installer) -> Report:
-            candidate = tool.earlier(name, digest)
-            return await tool.install([candidate], {candidate.name: ALL_GRANTS}, going_back=True)
+            return await tool.rollback(name, digest)
 
         report = await self._run(scope, action)
         self._checks.pop((scope, name), None)

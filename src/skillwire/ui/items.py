@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 from urllib.parse import urlencode
 
-from skillwire.host.approvals.status import State
-from skillwire.host.review import SkillReview
-from skillwire.install.powers import is_script
-from skillwire.skill.entries import DYNAMIC, NO_SIZE
-from skillwire.skill.uris import path_below, skill_root
-from skillwire.text import safe_line
-from skillwire.trust.origin import OriginKind
-from skillwire.trust.paths import shown_path
-from skillwire.trust.signatures import SignatureState, SignatureVerdict
-from skillwire.words import human_size
+from markupsafe import Markup
+
+from skillwire.consent import State
+from skillwire.host import SkillReview
+from skillwire.install.lock import is_script
+from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
+from skillwire.trust import OriginKind, SignatureState, SignatureVerdict, shown_path
+from skillwire.ui.code import reveal
+from skillwire.words import counted, human_size
 
 _DESCRIPTION_CHARS: Final = 1024
 _TONES: Final = {
     State.APPROVED: "ok",
-    State.ALWAYS: "ok",
-    State.NEW: "new",
+    State.ALLOWED: "ok",
+    State.NOT_APPROVED: "new",
     State.CHANGED: "wait",
-    State.DYNAMIC: "wait",
-    State.NEVER: "bad",
     State.DECLINED: "bad",
-    State.SIGNER: "wait",
     State.REFUSED: "bad",
-    State.UNUSABLE: "bad",
 }
 _ORIGINS: Final = {OriginKind.LOCAL: "local", OriginKind.PROJECT: "project", OriginKind.MCP: "MCP"}
 
@@ -69,6 +65,32 @@ class SkillItem:
     """Who signed it; `None` when that was not checked yet."""
     asked_by: tuple[str, ...] = ()
     """The callers of a gateway who asked for it."""
+    hidden: int | None = None
+    """How many hidden characters its texts have; `None` when that was not checked."""
+    new_tools: tuple[str, ...] = ()
+    """The tools that it asks for and did not ask for when it was approved."""
+
+    @property
+    def badges(self) -> tuple[str, ...]:
+        """Why it must be opened before it is approved, each in a few words; none if it need not be."""
+        if not self.can_decide:
+            return ()
+        found: list[str] = []
+        if self.hidden is None:
+            found.append("text not checked yet")
+        elif self.hidden:
+            found.append("unreadable here" if self.hidden < 0 else counted(self.hidden, "hidden character"))
+        if self.scripts:
+            found.append(counted(len(self.scripts), "script"))
+        if self.new_tools:
+            found.append(f"asks for {counted(len(self.new_tools), 'tool')}")
+        if self.signer_change:
+            found.append("signer changed")
+        elif self.verdict is None:
+            found.append("signature not checked yet")
+        elif self.signer_tone == "removed":
+            found.append("unknown signer")
+        return tuple(found)
 
     @property
     def signer(self) -> str:
@@ -123,8 +145,11 @@ class SkillItem:
         return address("/diff", self.key)
 
     @cached_property
-    def description(self) -> str:
-        return safe_line(self.review.skill.entry.description, limit=_DESCRIPTION_CHARS)
+    def description(self) -> Markup:
+        """On one line, with every hidden character as a mark that names it."""
+        text = " ".join(self.review.skill.entry.description.split())
+        more = Markup("…") if len(text) > _DESCRIPTION_CHARS else Markup()
+        return reveal(text[:_DESCRIPTION_CHARS]) + more
 
     @property
     def origin_words(self) -> str:
@@ -133,13 +158,15 @@ class SkillItem:
 
     @property
     def state(self) -> str:
-        return self.review.status.state.name.lower()
+        return self.review.status.state.value
 
     @property
     def state_words(self) -> str:
-        if not self.review.skill.enabled:
-            return "disabled"
-        return "new" if self.review.status.state is State.NEW else self.review.status.state.value
+        return self.review.status.words
+
+    @property
+    def is_disabled(self) -> bool:
+        return not self.review.skill.enabled
 
     @property
     def state_sentence(self) -> str:
@@ -211,6 +238,7 @@ class SkillItem:
                 if self.review.status.nested
                 else []
             ),
+            *(["checked when loaded"] if self.review.skill.entry.is_dynamic else []),
             *([self.review.skill.entry.dialect.short] if self.review.skill.entry.dialect.short else []),
         ]
 
@@ -239,3 +267,62 @@ class Address:
 
     def __call__(self, value: str | int) -> str:
         return address(self._path, {**self._query, self._name: value})
+
+
+_DEEPEST: Final = 8
+"""Folders are nested at most this deep; the rest of a longer path stays in the name of the file."""
+_OPEN_FILES: Final = 40
+"""A skill with at most this many files is shown with all folders open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A file in a folder."""
+
+    name: str
+    """Cleaned, for display. Below the deepest folder that is shown it is the rest of the path, with its
+    slashes."""
+    file: ListedFile
+    is_current: bool
+    """Whether it is the file that is open on the page."""
+
+
+@dataclass(slots=True)
+class Folder:
+    """A folder with what is in it, in the order of the files."""
+
+    name: str
+    count: int
+    """How many files are below it, on this page of the list or another."""
+    is_open: bool
+    nodes: list[Folder | Leaf] = field(default_factory=list["Folder | Leaf"])
+
+
+def file_tree(
+    files: Sequence[ListedFile], shown: Iterable[ListedFile], current: str
+) -> tuple[Folder | Leaf, ...]:
+    """The tree of the files that are shown, of all `files` of a skill.
+
+    The folders above the current file are open; all are in a skill with few files.
+    """
+    counts = Counter(folder for file in files for folder in _folders(file.real_path))
+    above = set(_folders(current))
+    top = Folder("", len(files), is_open=True)
+    known = {"": top}
+    for file in shown:
+        parent, path = top, ""
+        for path in _folders(file.real_path):
+            if path not in known:
+                is_open = len(files) <= _OPEN_FILES or path in above
+                known[path] = Folder(shown_path(path.rpartition("/")[2]), counts[path], is_open)
+                parent.nodes.append(known[path])
+            parent = known[path]
+        name = file.real_path[len(path) + 1 :] if path else file.real_path
+        parent.nodes.append(Leaf(shown_path(name), file, file.real_path == current))
+    return tuple(top.nodes)
+
+
+def _folders(path: str) -> list[str]:
+    """The paths of the folders above a file, from the top."""
+    parts = path.split("/")[:-1][:_DEEPEST]
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]

@@ -7,19 +7,156 @@ with `file-digests` lists a skill's files with digests; otherwise the entry has 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, cast
+from urllib.parse import quote
 
+from skillwire.documents import DocumentError, read_json
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, shown
+from skillwire.issues import Issue
 from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.dialects import Dialect, Draft
-from skillwire.skill.digests import Digest, parse_digest
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, child_uri, shown_uri, skill_name_in, skill_root
-from skillwire.wire.legacy import LegacyListing, left_out, reason, skill_md_uri
-from skillwire.wire.templates import SkillTemplate, parse_template
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    SKILL_FILE,
+    Dialect,
+    Digest,
+    Draft,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    child_uri,
+    parse_digest,
+    parse_uri,
+    path_below,
+    shown_uri,
+    skill_name_in,
+    skill_root,
+)
+from skillwire.text import shown
+
+_EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_.]*)\}")
+_MOST_ARGUMENTS: Final = 8
+_MOST_CHARS: Final = 2048
+_MOST_VALUES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SkillTemplate:
+    """A template with its description."""
+
+    template: str
+    """A URI with arguments in braces, such as `skill://docs/{product}/SKILL.md`; `{+path}` stands for
+    several segments."""
+    description: str
+    arguments: tuple[str, ...]
+    """The names of the arguments, in the order of the URI."""
+
+    def expand(self, values: Mapping[str, str]) -> SkillUri:
+        """The URI of the skill for these values, or a `FormatError` for missing, unknown or invalid ones."""
+        missing = [name for name in self.arguments if not values.get(name)]
+        unknown = [name for name in values if name not in self.arguments]
+        if missing or unknown:
+            wrong = f"needs {', '.join(missing)}" if missing else f"has no argument {shown(unknown[0])}"
+            raise _bad_template(f"{shown(self.template)} {wrong}", f"give {', '.join(self.arguments)}")
+
+        def fill(match: re.Match[str]) -> str:
+            value = values[match[2]]
+            return (
+                "/".join(quote(part, safe="") for part in value.split("/"))
+                if match[1]
+                else quote(value, safe="")
+            )
+
+        return parse_uri(_EXPRESSION.sub(fill, self.template))
+
+
+def parse_template(template: object, description: object) -> SkillTemplate:
+    """A template of an index, or a `FormatError`."""
+    if not isinstance(template, str) or len(template) > _MOST_CHARS:
+        raise _bad_template("it has no url", "tell the server's operator")
+    arguments = [match[2] for match in _EXPRESSION.finditer(template)]
+    rest = _EXPRESSION.sub("", template)
+    if not arguments or "{" in rest or "}" in rest or len(arguments) > _MOST_ARGUMENTS:
+        raise _bad_template(
+            f"its template {shown(template)!r} cannot be filled in",
+            "write skill://PATH/{argument}/SKILL.md with each argument in braces",
+        )
+    if not template.endswith(f"/{SKILL_FILE}"):
+        raise _bad_template(f"its template {shown(template)!r} does not end in /{SKILL_FILE}", "end it so")
+    if len(set(arguments)) != len(arguments):
+        raise _bad_template(f"its template {shown(template)!r} has an argument twice", "name each once")
+    made = SkillTemplate(template, description if isinstance(description, str) else "", tuple(arguments))
+    made.expand(dict.fromkeys(arguments, "x"))  # A template that never gives a valid URI is refused here.
+    return made
+
+
+def completed_values(answer: object) -> tuple[str, ...]:
+    """The values in a response to `completion/complete`; values that are not text are skipped."""
+    completion = answer.get("completion") if is_object(answer) else None
+    values = completion.get("values") if is_object(completion) else None
+    return (
+        tuple(value for value in values if isinstance(value, str))[:_MOST_VALUES] if is_list(values) else ()
+    )
+
+
+def _bad_template(message: str, fix: str) -> FormatError:
+    return FormatError.of(rule="template", message=message, fix=fix)
+
+
+LEGACY_NAMES = frozenset({"index.json", "_manifest", "prompt-xml"})
+"""Last segments of URIs of resources that describe skills."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedResource:
+    """The relevant fields of a resource in `resources/list`."""
+
+    uri: str
+    description: str
+    name: str = ""
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyListing:
+    """Entries, and what could not be used and why. `spellings` are URIs as the server writes them."""
+
+    entries: tuple[SkillEntry, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    spellings: dict[SkillUri, str] = field(default_factory=dict[SkillUri, str])
+    templates: tuple[SkillTemplate, ...] = ()
+    resources: tuple[ListedResource, ...] = ()
+    """The resources of `resources/list`, if it was requested, including supporting files of skills."""
+    has_index: bool = False
+
+
+def skill_md_uri(text: str) -> SkillUri:
+    """The canonical `SKILL.md` URI of a skill, whatever its server calls it.
+
+    `skill://demo`, `skill://demo/` and `skill://demo/SKILL.md` are the same skill. Requests to the server use
+    its own spelling.
+    """
+    uri = parse_uri(text.rstrip("/"))
+    return uri if uri.endswith(f"/{SKILL_FILE}") else child_uri(uri, SKILL_FILE)
+
+
+def is_legacy_resource(text: str) -> bool:
+    """Whether a resource describes skills rather than being one."""
+    return text.rstrip("/").rpartition("/")[2] in LEGACY_NAMES
+
+
+def left_out(place: str, message: str, fix: str) -> Issue:
+    """An entry that cannot be used, in one line."""
+    return Issue(rule="entry-left-out", message=message, fix=fix, file=place)
+
+
+def reason(error: FormatError) -> str:
+    return error.issues[0].message
+
 
 INDEX_URI: Final = "skill://index.json"
 FILE_DIGESTS: Final = "io.modelcontextprotocol.skills/file-digests"
@@ -30,9 +167,9 @@ _NAMED: Final = frozenset({"name", "description"})
 def parse_index(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> LegacyListing:
     """The skills of an index, or a `FormatError` if it is not one. A bad entry does not affect the others."""
     try:
-        index = json.loads(data)
-    except (ValueError, RecursionError):
-        raise _no_index("it is not JSON") from None
+        index = read_json(data, what=INDEX_URI, limits=limits)
+    except DocumentError as error:
+        raise _no_index(str(error)) from None
     items = cast("Mapping[str, object]", index).get("skills") if isinstance(index, dict) else None
     if not is_list(items):
         raise _no_index("it has no list of skills")
@@ -66,22 +203,29 @@ def parse_index(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> LegacyListin
 
 def _entry(item: object, place: str) -> SkillEntry:
     if not is_object(item):
-        raise _refused(f"{place} is not an object", "tell the server's operator")
+        raise _bad_index(f"{place} is not an object", "tell the server's operator")
     kind = item.get("type", _SKILL_TYPE)
     url = item.get("url")
     match kind:
         case "skill-md":
             pass
         case "archive":
-            raise _refused("it comes only as an archive, which is not loaded", "ask for it as single files")
+            raise _bad_index("it comes only as an archive, which is not loaded", "ask for it as single files")
         case _:
-            raise _refused(f"its type {shown(str(kind))!r} is not known", "nothing to do: it was skipped")
+            raise _bad_index(f"its type {shown(str(kind))!r} is not known", "nothing to do: it was skipped")
     if not isinstance(url, str):
         if item.get("archives"):
-            raise _refused("it comes only as an archive, which is not loaded", "ask for it as single files")
-        raise _refused("it has no url", "tell the server's operator")
+            raise _bad_index("it comes only as an archive, which is not loaded", "ask for it as single files")
+        raise _bad_index("it has no url", "tell the server's operator")
     uri = skill_md_uri(url)
-    digest = _digest(item.get("digest"))
+    name = item.get("name")
+    if isinstance(name, str) and not url.endswith(f"/{SKILL_FILE}") and name != skill_name_in(uri):
+        # Read as a directory, it could never be loaded: a skill has the name of its directory (FMT-3).
+        raise _bad_index(
+            f"its url {shown(url)!r} is neither a SKILL.md nor the directory of a skill called {shown(name)}",
+            f"end it with /{name}/{SKILL_FILE}",
+        )
+    digest = _read_digest(item.get("digest"))
     frontmatter = item.get("frontmatter")
     if is_object(frontmatter):
         dialect, fields, carried = Dialect.INDEX_WITH_FRONTMATTER, cast("JsonObject", frontmatter), None
@@ -112,27 +256,27 @@ def _files(uri: SkillUri, digest: Digest | None, meta: object) -> tuple[SkillRes
     digests: dict[SkillUri, Digest] = {}
     for item in listed:
         path = item.get("path") if is_object(item) else None
-        found = _digest(item.get("digest")) if is_object(item) else None
+        found = _read_digest(item.get("digest")) if is_object(item) else None
         if not isinstance(path, str) or found is None:
-            raise _refused("its list of file digests is not one", "tell the server's operator")
+            raise _bad_index("its list of file digests is not one", "tell the server's operator")
         file = root
         for segment in path.split("/"):
             file = child_uri(file, segment)
         if file in digests:
-            raise _refused(f"it lists {shown_uri(file)} twice", "tell the server's operator")
+            raise _bad_index(f"it lists {shown_uri(file)} twice", "tell the server's operator")
         digests[file] = found
     if digest is not None and digests.setdefault(uri, digest) != digest:
-        raise _refused("it names two digests for its SKILL.md", "tell the server's operator")
+        raise _bad_index("it names two digests for its SKILL.md", "tell the server's operator")
     if uri not in digests:
         return ()  # Incomplete, so nothing can be bound to it.
     return tuple(SkillResource(file, digests[file], NO_SIZE) for file in sorted(digests))
 
 
-def _digest(value: object) -> Digest | None:
+def _read_digest(value: object) -> Digest | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _refused("its digest is not a string", "tell the server's operator")
+        raise _bad_index("its digest is not a string", "tell the server's operator")
     return parse_digest(value)
 
 
@@ -140,7 +284,7 @@ def _meta(value: object) -> dict[str, JsonValue]:
     return cast("dict[str, JsonValue]", dict(value)) if is_object(value) else {}
 
 
-def _refused(message: str, fix: str) -> FormatError:
+def _bad_index(message: str, fix: str) -> FormatError:
     return FormatError.of(rule="index-entry", message=message, fix=fix)
 
 
@@ -148,3 +292,50 @@ def _no_index(message: str) -> FormatError:
     return FormatError.of(
         rule="index", message=f"{INDEX_URI} is not an index: {message}", fix="tell its operator"
     )
+
+
+SCHEMA: Final = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
+"""What readers of D2 and D3 look for in `$schema`."""
+INDEX_DIALECTS: Final = (Dialect.INDEX, Dialect.INDEX_WITH_DIGESTS, Dialect.INDEX_WITH_FRONTMATTER)
+
+
+def write_index(entries: Iterable[SkillEntry], dialect: Dialect) -> bytes:
+    """The index of these skills. The same skills give the same bytes."""
+    if dialect not in INDEX_DIALECTS:
+        raise ValueError(f"{dialect} has no index")
+    index: JsonObject = {}
+    if dialect is Dialect.INDEX_WITH_FRONTMATTER:
+        index["skills"] = [_with_frontmatter(entry) for entry in entries]
+    else:
+        has_digests = dialect is Dialect.INDEX_WITH_DIGESTS
+        index["$schema"] = SCHEMA
+        index["skills"] = [_with_name(entry, has_digests=has_digests) for entry in entries]
+    return json.dumps(index, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def _with_name(entry: SkillEntry, *, has_digests: bool) -> JsonObject:
+    item: JsonObject = {
+        "name": entry.name,
+        "type": "skill-md",
+        "description": entry.description,
+        "url": entry.uri,
+    }
+    if has_digests and entry.resources is not DYNAMIC:
+        item |= _written_digest(entry)
+        root = skill_root(entry.uri)
+        files: list[JsonValue] = [
+            {"path": "/".join(path_below(file.uri, root)), "digest": file.digest} for file in entry.resources
+        ]
+        item["_meta"] = {FILE_DIGESTS: files}
+    return item
+
+
+def _with_frontmatter(entry: SkillEntry) -> JsonObject:
+    return {"url": entry.uri, **_written_digest(entry), "frontmatter": dict(entry.frontmatter)}
+
+
+def _written_digest(entry: SkillEntry) -> JsonObject:
+    """The digest of `SKILL.md`, if there is one."""
+    files = () if entry.resources is DYNAMIC else entry.resources
+    digests = [file.digest for file in files if file.uri == entry.uri]
+    return {"digest": digests[0]} if digests else {}

@@ -16,9 +16,7 @@ from skillwire.errors import FormatError, LimitExceeded
 from skillwire.issues import Issue
 from skillwire.json_types import JsonValue, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.files import DIRECTORY
-from skillwire.skill.uris import SkillUri, parse_uri, shown_uri
+from skillwire.skill import DIRECTORY, DYNAMIC, SkillEntry, SkillUri, parse_uri, shown_uri
 from skillwire.wire.v1 import entry_from_wire, whole_number
 
 _ISSUES_PER_ENTRY = 5

@@ -6,23 +6,44 @@ Writing never fails. Reading returns a complete entry or raises a `FormatError` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from skillwire.errors import FormatError
 from skillwire.issues import Issue
 from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
-from skillwire.skill.dialects import Dialect, Draft
-from skillwire.skill.digests import Digest, is_digest, parse_digest
-from skillwire.skill.entries import DYNAMIC, NO_SIZE, Dynamic, SkillEntry, SkillResource
-from skillwire.skill.uris import SkillUri, is_inside, is_plain, parse_uri, shown_uri, skill_root
+from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    Dialect,
+    Digest,
+    Draft,
+    Dynamic,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    is_inside,
+    is_plain,
+    parse_digest,
+    parse_uri,
+    shown_uri,
+    skill_root,
+)
+from skillwire.skill.entries import is_digest
 
 EXTENSION_ID = "io.modelcontextprotocol/skills"
 METHOD_LIST = "skills/list"
 METHOD_GET = "skills/get"
 METHOD_READ_DIRECTORY = "resources/directory/read"
 
+INVALID_PARAMS = -32602
+"""The JSON-RPC error for a mistake of the caller."""
 DIRECTORY_READ_SETTING = "directoryRead"
+QUERY_ID = "dev.skillwire/query"
+"""A vendor extension: if server and client declare it, `skills/list` takes `query` and `limit`."""
 APPROVAL_META = "dev.skillwire/approval"
 """Set by a gateway in an entry's `_meta`: `required` means that a person has to approve the skill first."""
 # JSON numbers are exact up to here, and no file is longer.
@@ -195,3 +216,113 @@ def _parsed(parse: Callable[[str], T], text: str, issues: list[Issue]) -> T | No
 
 def _issue(rule: str, message: str, fix: str) -> Issue:
     return Issue(rule=rule, message=message, fix=fix)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The extension, declared. `directory_read` allows `resources/directory/read` (CAP-1, CAP-3)."""
+
+    directory_read: bool = False
+    place: str = field(default="extensions", compare=False)
+    """The capability field that had it: `extensions`, or `experimental` as in drafts."""
+
+
+def declaration_in(capabilities: object, extension: str = EXTENSION_ID) -> Declaration | None:
+    """The declaration of an extension in capabilities, or `None`.
+
+    CAP-5: `experimental` in place of `extensions`, settings below `config`, and `[]` for `{}` are understood.
+    """
+    if not is_object(capabilities):
+        return None
+    for place in ("extensions", "experimental"):
+        declared = capabilities.get(place)
+        if is_object(declared) and extension in declared:
+            settings = declared[extension]
+            if is_object(settings):
+                nested = settings.get("config")
+                named = nested if is_object(nested) else settings
+                return Declaration(named.get(DIRECTORY_READ_SETTING) is True, place)
+            if settings == []:
+                return Declaration(place=place)
+    return None
+
+
+class Stop(Enum):
+    """Why no further page is requested."""
+
+    LAST = "last"
+    """It is complete: the page has no cursor."""
+    LOOP = "loop"
+    """The page has a cursor that an earlier page had."""
+    PAGES = "pages"
+    """It has more pages than `Limits.pages`."""
+    ITEMS = "items"
+    """It has more items than `Limits.entries_per_server`."""
+
+
+class PageLimits:
+    """Counts the pages and items of one listing. Create a new one for each listing."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._cursors: set[str] = set()
+        self.pages = 0
+        self.items = 0
+
+    def stop(self, next_cursor: str | None, items: int) -> Stop | None:
+        """Count a page. Returns why to stop after it, or `None` to request `next_cursor`."""
+        self.pages += 1
+        self.items += items
+        if self.items > self._limits.entries_per_server:
+            return Stop.ITEMS
+        if not next_cursor:
+            return Stop.LAST
+        if next_cursor in self._cursors:
+            return Stop.LOOP
+        if self.pages >= self._limits.pages:
+            return Stop.PAGES
+        self._cursors.add(next_cursor)
+        return None
+
+
+_DRAFT = "draft"
+
+
+def entry_to_stored(entry: SkillEntry) -> JsonObject:
+    """The entry as JSON, without loss."""
+    stored = entry_to_wire(entry)
+    if entry.draft is not None:
+        draft = entry.draft
+        stored[_DRAFT] = {
+            "dialect": draft.dialect.value,
+            "carried": None if draft.carried is None else [*sorted(draft.carried)],
+            "digests": [[uri, digest] for uri, digest in draft.digests],
+            "confirmed": draft.confirmed,
+            "spelling": draft.spelling,
+        }
+    return stored
+
+
+def entry_from_stored(stored: object) -> SkillEntry:
+    """The entry, or a `FormatError` if we did not write it."""
+    entry = entry_from_wire(stored, unsized=True)
+    kept = cast("Mapping[str, Any]", stored).get(_DRAFT)
+    if kept is None:
+        return entry if entry.draft is None else _refuse()
+    try:
+        draft = Draft(
+            dialect=Dialect(kept["dialect"]),
+            carried=None if kept["carried"] is None else frozenset(kept["carried"]),
+            digests=tuple((parse_uri(uri), parse_digest(digest)) for uri, digest in kept["digests"]),
+            confirmed=kept["confirmed"] is True,
+            spelling=str(kept["spelling"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return _refuse()
+    return SkillEntry(entry.uri, entry.frontmatter, entry.resources, entry.meta, draft)
+
+
+def _refuse() -> SkillEntry:
+    raise FormatError.of(
+        rule="stored-entry", message="a stored entry is damaged", fix="approve the skill again"
+    )

@@ -15,9 +15,8 @@ from contract.driver import Driver, Script, agrees, declines
 
 import simulator
 from simulator import Simulator, agree, make_host, opened
-from skillwire.host.approvals.asking import ApprovalRequest
-from skillwire.host.events import EventKind
-from skillwire.host.threads import open_in_thread
+from skillwire.consent import ApprovalRequest
+from skillwire.host import EventKind, open_in_thread
 from skillwire.limits import Limits
 
 pytestmark = pytest.mark.anyio

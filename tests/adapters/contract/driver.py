@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 Move = str | tuple[str, dict[str, Any]]
 """What the model does: it says a text, which ends the run, or calls a tool."""

@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from skillwire.cli.command import ON_SERVER, Argument, command, flag, path, text
-from skillwire.cli.commands.use import NAME
 
 CALLER: Final = text("--caller NAME", "For this caller of a gateway instead of yourself.")
+NAMES: Final = Argument(
+    "names",
+    "NAME",
+    "The name of a skill, its URI, or a pattern such as 'shop/*'.",
+    required=False,
+    many=True,
+    completion="skill",
+)
+_ALL: Final = flag("--all", "All skills of the server named with --on.", field="everything")
 COMMANDS: Final = (
     command(
         "ui",
@@ -31,33 +39,14 @@ COMMANDS: Final = (
         },
     ),
     command(
-        "decline",
-        "approvals:decline",
-        "Decline a skill as it is now\n\n"
-        "It is not loaded, no model is told of it, and nobody is asked about it, until its files change "
-        "or it is approved.",
-        NAME,
-        text("--digest SHA256", "Only if these are its files, as `skillwire show` prints."),
-        ON_SERVER,
-        host=True,
-        examples={"skillwire decline refunds": "`skillwire approve` or `skillwire revoke` takes it back"},
-    ),
-    command(
         "approve",
         "approvals:approve",
         "Approve skills with exactly the files that you were shown\n\n"
-        "On a terminal each skill is shown and you are asked. Elsewhere --digest must name its files, "
-        "as `skillwire show` prints it. Any change to the files revokes the approval.",
-        Argument(
-            "names",
-            "NAME",
-            "The name of a skill, its URI, or a pattern such as 'shop/*'.",
-            required=False,
-            many=True,
-            completion="skill",
-        ),
-        text("--digest SHA256", "Approve this set of files. Repeatable.", many=True),
-        flag("--all", "All skills of the server named with --on.", field="everything"),
+        "Shows them and asks on your terminal, once for all of them. Without a terminal, and inside an "
+        "agent, nothing is approved: use the review page, or import approvals that are signed. Any change to "
+        "the files revokes the approval.",
+        NAMES,
+        _ALL,
         flag("--allow-tools", "Also grant the tools that its allowed-tools field asks for."),
         flag("--allow-code", "Also allow running code while the skill is in use."),
         ON_SERVER,
@@ -72,10 +61,16 @@ COMMANDS: Final = (
     command(
         "revoke",
         "approvals:revoke",
-        "Revoke an approval, or take a decline back\n\nNo server is contacted.",
-        NAME,
+        "Revoke approvals, or take declines back\n\n"
+        "No server is contacted. A skill that you also installed is revoked in both places.",
+        NAMES,
+        _ALL,
+        ON_SERVER,
         CALLER,
-        examples={"skillwire revoke refunds": "it must be approved again before it loads"},
+        examples={
+            "skillwire revoke refunds": "it must be approved again before it loads",
+            "skillwire revoke --all --on shop": "everything of a server",
+        },
     ),
     command(
         "approvals list",
@@ -84,19 +79,42 @@ COMMANDS: Final = (
         examples={"skillwire approvals": "everything that is approved"},
     ),
     command(
+        "approvals decline",
+        "approvals:decline",
+        "Decline a skill as it is now\n\n"
+        "It is not loaded, no model is told of it, and nobody is asked about it, until its files change "
+        "or it is approved.",
+        NAMES,
+        _ALL,
+        ON_SERVER,
+        CALLER,
+        host=True,
+        examples={
+            "skillwire approvals decline refunds": "`skillwire approve` or `skillwire revoke` takes it back",
+            "skillwire approvals decline --all --on shop": "all of a server that wait for a decision",
+        },
+    ),
+    command(
         "approvals export",
         "approvals:export_approvals",
-        "Print all approvals as JSON, to share them",
+        "Print all approvals as JSON, to share them\n\n"
+        "Signed with a key that others name as one of their `approvers`, they can import them without a "
+        "terminal.",
+        path("--sign FILE", "Sign them with this private key, as `skillwire sign --new-key` makes one."),
+        text("--password-env NAME", "The environment variable with the password of the key."),
         json=False,
-        examples={"skillwire approvals export": "redirect it to a file, for the rest of a team"},
+        examples={
+            "skillwire approvals export": "redirect it to a file, for the rest of a team",
+            "skillwire approvals export --sign team.pem": "for machines where nobody sits",
+        },
     ),
     command(
         "approvals import",
         "approvals:import_approvals",
         "Import exported approvals\n\n"
-        "They are shown, and you are asked. Each is recorded with the person who gave it.",
+        "They are shown, and you are asked on your terminal; not if they are signed by a publisher that "
+        "`approvers` in your own skillwire.toml names. Each is recorded with the person who gave it.",
         Argument("file", "FILE", "A file of `approvals export`."),
-        flag("--yes -y", "Import them without asking."),
         examples={"skillwire approvals import approvals.json": "review, then approve all"},
     ),
 )

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import Argument, choice, command, flag, integer, path, seconds, text
-from skillwire.cli.commands.serving import CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
-
-CLIENTS: Final = ("claude-desktop", "cursor", "vscode", "codex", "gemini", "goose", "claude-code")
-"""The clients that `gateway install` and `uninstall` can edit."""
-_TOKENS: Final = path("--tokens FILE", "The file of callers.")
-_CALLER: Final = Argument("name", "NAME", "The name of a caller.")
+from skillwire.cli.command import Argument, choice, command, flag, path, seconds, seldom, text
+from skillwire.cli.commands.serving import CLIENTS, CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
 
 COMMANDS: Final = (
     command(
@@ -18,8 +13,9 @@ COMMANDS: Final = (
         "gateway:run",
         "Serve the skills of all your servers and folders as one MCP server\n\n"
         "The servers and folders are those of skillwire.toml. Every skill is verified before it is "
-        "passed on, and loads only after a yes: the client asks the user if it can; otherwise the error "
-        "names the command that approves it. URIs are skill://SERVER/PATH/NAME/SKILL.md.",
+        "passed on, and loads only after a yes: the client asks the user if it can; otherwise the model is "
+        "told that its user must act, and the log names the command. URIs are "
+        "skill://SERVER/PATH/NAME/SKILL.md.",
         choice(
             "--approval required|listed|locked",
             "Who approves skills: each caller (the default), the host that uses it, or a lock.",
@@ -29,34 +25,39 @@ COMMANDS: Final = (
         path(
             "--tokens FILE",
             "The callers, each with a token, approvals and permissions of their own. "
-            "It is read again when it changes. Add callers with `skillwire gateway add-caller`.",
+            "It is read again when it changes. Add callers with `skillwire gateway callers add`.",
         ),
         path(
             "--token-file FILE",
             "Require a bearer token from this file: NAME TOKEN on each line, or one token.",
         ),
+        flag(
+            "--run",
+            "Offer a tool that runs scripts of skills in a sandbox: over stdio those that you granted with "
+            "`skillwire run`, over HTTP those that `run` of the callers file names.",
+        ),
         flag("--ui", "Also serve the review page at this address, and send callers to it to decide."),
         text("--ui-url URL", "Where browsers reach the page, if a proxy is in front of it."),
         path(
             "--audit FILE",
-            "Append a line for each list, load, read, approval and refusal. SIGHUP reopens it.",
+            "Append a line for each list, entry, load, read, approval and refusal. SIGHUP reopens it.",
         ),
         text(
             "--store URL",
             "Keep approvals and the audit log in this registry, shared with other gateways.",
         ),
         *CONNECTION_OPTIONS,
-        integer("--rate N", "Requests a minute for each caller; 0 means no limit.", default=30000, least=0),
-        integer("--max-requests N", "Open requests for each caller, streams included.", default=256, least=1),
-        text(
-            "--name NAME",
-            "The name that the gateway introduces itself by. The default is skillwire-gateway.",
+        *seldom(
+            text(
+                "--name NAME",
+                "The name that the gateway introduces itself by. The default is skillwire-gateway.",
+            ),
+            text(
+                "--instructions TEXT | @FILE",
+                "What clients tell their model about the gateway, instead of the default text.",
+            ),
+            seconds("--ttl SECONDS", "Longest cache lifetime of responses.", default=60, least=0),
         ),
-        text(
-            "--instructions TEXT | @FILE",
-            "What clients tell their model about the gateway, instead of the default text.",
-        ),
-        seconds("--ttl SECONDS", "Longest cache lifetime of responses.", default=60, least=0),
         *LISTING_OPTIONS,
         host=True,
         json=False,
@@ -103,20 +104,17 @@ COMMANDS: Final = (
     ),
     command(
         "gateway callers",
-        "gateway_callers:list_callers",
-        "List the callers of a gateway and what they may see",
-        _TOKENS,
-        examples={"skillwire gateway callers --tokens callers.toml": "who may use it"},
-    ),
-    command(
-        "gateway add-caller",
-        "gateway_callers:add_caller",
-        "Add a caller, and print the token for them\n\n"
-        "The token is printed once; the file stores only its digest. A running gateway accepts the "
-        "caller within a second.",
-        _CALLER,
-        _TOKENS,
-        text("--label SERVER", "Show them this server only. Repeatable.", many=True),
+        "gateway:callers",
+        "List, add or remove the callers of a gateway\n\n"
+        "The token of a new caller is printed once; the file stores only its digest. A running gateway "
+        "follows within a second: it accepts a new caller, refuses the token of a removed one, and ends "
+        "their streams.",
+        Argument(
+            "action", "ACTION", "list, add or remove.", choices=("list", "add", "remove"), required=False
+        ),
+        Argument("name", "NAME", "The name of a caller.", required=False),
+        path("--tokens FILE", "The file of callers."),
+        text("--label SERVER", "Show a new caller this server only. Repeatable.", many=True),
         text(
             "--include PATTERN",
             "Show them only skills whose path matches, such as 'docs/*'. Repeatable.",
@@ -124,14 +122,10 @@ COMMANDS: Final = (
         ),
         text("--exclude PATTERN", "Do not show them skills whose path matches. Repeatable.", many=True),
         flag("--replace", "Give an existing caller a new token."),
-        examples={"skillwire gateway add-caller alice --tokens callers.toml --label docs": "docs alone"},
-    ),
-    command(
-        "gateway remove-caller",
-        "gateway_callers:remove_caller",
-        "Revoke a caller\n\nA running gateway refuses their token within a second, and ends their streams.",
-        _CALLER,
-        _TOKENS,
-        examples={"skillwire gateway remove-caller alice --tokens callers.toml": "their token ends"},
+        examples={
+            "skillwire gateway callers --tokens callers.toml": "who may use it, and what they may see",
+            "skillwire gateway callers add alice --tokens callers.toml --label docs": "docs alone",
+            "skillwire gateway callers remove alice --tokens callers.toml": "their token ends",
+        },
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import Argument, command, flag, text
+from skillwire.cli.command import Argument, command, flag, path, text
 
 _USER: Final = flag("--user", "Your own skills, for every project, instead of this project's.")
 _YES: Final = flag("--yes -y", "Accept exactly what is shown, without being asked.")
@@ -45,19 +45,23 @@ COMMANDS: Final = (
         Argument(
             "sources",
             "SOURCE",
-            "SERVER/SKILL, SERVER, https://SITE, git+URL#REF:PATH, a folder, an archive, or a lock "
-            "file of another tool.",
+            "SERVER/SKILL, SERVER, https://SITE, OWNER/REPO, OWNER/REPO/PATH, OWNER/REPO@REF, the address "
+            "of a repository, git+URL#REF:PATH, a folder, an archive, or a lock file of another tool.",
             required=False,
             many=True,
         ),
         flag("--installed", "The skills in installed Python packages."),
         text("--skill NAME", "Only the skills of this name. Repeatable.", many=True),
+        flag("--list", "Only show which skills there are.", field="list_only"),
+        text("--token-env VARIABLE", "The environment variable with the token that a site asks for."),
         *_GRANTS,
         _AGENT,
         *_INSTALL,
         host=True,
         examples={
             "skillwire add docs/release-notes": "one skill of a configured server",
+            "skillwire add acme/skills --list": "which skills a repository has",
+            "skillwire add acme/skills/pdf@v1.2": "a folder of a repository on GitHub, at a tag",
             "skillwire add https://example.org": "every skill that a site lists",
             "skillwire add git+https://git.example/skills#v1.2:pdf": "a folder of a repository, at a tag",
             "skillwire add ./team-skills --yes": "a folder, without being asked",
@@ -74,6 +78,12 @@ COMMANDS: Final = (
         flag("--check", "Only report what differs; every file is hashed."),
         flag("--frozen", "For CI: never change the lock, and fail if anything differs from it."),
         flag("--adopt", "Pin what was edited by hand, as it is on disk."),
+        path(
+            "--export DIR | FILE.tar.gz",
+            "Write a verified copy to a new folder or archive instead. The same lock always gives the same "
+            "archive, byte for byte.",
+        ),
+        text("--skill NAME", "With --export, only the skills of this name. Repeatable.", many=True),
         _FORCE,
         _COPY,
         _YES,
@@ -83,41 +93,25 @@ COMMANDS: Final = (
             "skillwire sync": "on a new machine, this is all you need",
             "skillwire sync --frozen --yes": "in CI: install exactly this",
             "skillwire sync --check": "in CI: report what differs",
-        },
-    ),
-    command(
-        "outdated",
-        "installed:outdated",
-        "List installed skills that changed at their source\n\nExits with 10 if there are any.",
-        _NAMES,
-        _USER,
-        host=True,
-        examples={"skillwire outdated": "all sources are asked at once"},
-    ),
-    command(
-        "diff",
-        "installed:diff",
-        "Show what changed at the source of a skill\n\n"
-        "Shows files, text, and new permissions that it asks for.",
-        _ONE,
-        flag("--local", "Compare with the folder on disk instead."),
-        _USER,
-        host=True,
-        examples={
-            "skillwire diff release-notes": "before an update",
-            "skillwire diff release-notes --local": "what was edited by hand",
+            "skillwire sync --export skills.tar.gz": "all of them, in one file",
         },
     ),
     command(
         "update",
         "install:update",
-        "Install what the sources of skills have now\n\nShows the changes, asks, and pins it.",
+        "Install what the sources of skills have now\n\n"
+        "Shows the changes, asks, and pins it. With --check it exits with 10 if something changed.",
         _NAMES,
+        flag("--check", "Only list what changed at its source."),
+        flag("--diff", "Only show the changes: files, text, and new permissions that are asked for."),
+        flag("--local", "With --diff, compare with the folder on disk instead: what was edited by hand."),
         *_GRANTS,
         *_INSTALL,
         host=True,
         examples={
             "skillwire update": "all of them",
+            "skillwire update --check": "which skills changed; all sources are asked at once",
+            "skillwire update --diff release-notes": "what changed, before an update",
             "skillwire update release-notes --yes": "one, without being asked",
         },
     ),
@@ -132,7 +126,7 @@ COMMANDS: Final = (
         _USER,
         examples={
             "skillwire rollback release-notes": "the previous version",
-            "skillwire rollback release-notes --to 3f2a90": "a version that `skillwire why` lists",
+            "skillwire rollback release-notes --to 3f2a90": "a version that `skillwire show` lists",
         },
     ),
     command(
@@ -143,43 +137,5 @@ COMMANDS: Final = (
         flag("--force", "Remove folders that were edited, too."),
         _USER,
         examples={"skillwire remove release-notes": "its versions are kept for a rollback"},
-    ),
-    command(
-        "why",
-        "installed:why",
-        "Show where an installed skill came from",
-        _ONE._replace(required=False, help="The name of an installed skill. Without it, all are listed."),
-        _USER,
-        host=True,
-        examples={
-            "skillwire why": "all that is installed, and where from",
-            "skillwire why release-notes": "source, pin, powers, signature, versions",
-        },
-    ),
-    command(
-        "export",
-        "installed:export",
-        "Write a verified copy of installed skills\n\n"
-        "The same lock always gives the same archive, byte for byte.",
-        Argument(
-            "place", "DIR | FILE.tar.gz", "A new folder, or an archive.", kind="path", completion="file"
-        ),
-        text("--skill NAME", "Only the skills of this name. Repeatable.", many=True),
-        _USER,
-        examples={
-            "skillwire export skills.tar.gz": "all of them, in one file",
-            "skillwire export ./copy": "as a folder",
-        },
-    ),
-    command(
-        "agents",
-        "installed:list_agents",
-        "List the agents that read skills from folders",
-        flag("--all", "Include those that are not found here.", field="everyone"),
-        _USER,
-        examples={
-            "skillwire agents": "those that are here",
-            "skillwire agents --all": "every agent that is known",
-        },
     ),
 )

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import Argument, choice, command, flag, integer, path, seconds, text, timeout
-from skillwire.cli.commands.serving import CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
+from skillwire.cli.command import (
+    ON_SERVER,
+    Argument,
+    choice,
+    command,
+    flag,
+    integer,
+    path,
+    seconds,
+    seldom,
+    text,
+    timeout,
+)
+from skillwire.cli.commands.serving import CLIENTS, CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
 
 TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
-CLIENTS: Final = (
-    "claude-desktop",
-    "claude-code",
-    "cursor",
-    "vscode",
-    "codex",
-    "gemini",
-    "goose",
-    "zed",
-    "windsurf",
+
+_PROFILE: Final = choice(
+    "--profile chatgpt|codex|vscode",
+    "Also check what this consumer of skills demands beyond the format.",
+    field="profile",
 )
-"""The clients that `serve --print-config` knows; `client_config.py` has their formats."""
 
 COMMANDS: Final = (
     command(
@@ -36,6 +42,20 @@ COMMANDS: Final = (
             completion="directory",
         ),
         *HTTP_OPTIONS,
+        flag(
+            "--share",
+            "Serve to colleagues: with a token, made if there is none, at an address that others reach. "
+            "Prints what they have to do.",
+        ),
+        *seldom(
+            flag("--yes -y", "With --share: do not ask before a token is sent in the clear."),
+            path(
+                "--cert FILE",
+                "Serve https with this certificate and its chain, in PEM. Needs --http and --key.",
+            ),
+            path("--key FILE", "The private key of the certificate, in PEM."),
+            text("--url URL", "The URL that others reach this server by, for --print-config and --share."),
+        ),
         path(
             "--token-file FILE",
             "Require a bearer token from this file: NAME TOKEN on each line, or one token. "
@@ -47,102 +67,83 @@ COMMANDS: Final = (
         ),
         flag("--strict", "Accept only the exact format, and do not start if any skill has a problem."),
         flag("--watch", "Watch the directories and notify clients of changes.", default=True),
-        flag(
-            "--follow-links",
-            "Follow links anywhere. By default links may only lead into the given directories, your "
-            "skill folders, and the repository or project that contains a directory.",
+        *seldom(
+            flag(
+                "--follow-links",
+                "Follow links anywhere. By default links may only lead into the given directories, your "
+                "skill folders, and the repository or project that contains a directory.",
+            ),
+            flag("--allow-oversize", "Serve skills of over 512 files or 16 MiB, which hosts may refuse."),
         ),
-        flag("--allow-oversize", "Serve skills of over 512 files or 16 MiB, which hosts may refuse."),
         text(
             "--unlisted GLOB",
             "Serve the skills whose path matches, but do not list them. Repeatable.",
             many=True,
         ),
+        text("--only NAME", "Serve the skill of this name and no others. Repeatable.", many=True),
+        *seldom(
+            flag("--query", "Let clients that declare dev.skillwire/query search with skills/list."),
+        ),
         text("--name NAME", "The name that the server introduces itself by. The default is skillwire."),
         text("--instructions TEXT | @FILE", "What clients tell their model about this server."),
         *LISTING_OPTIONS,
-        seconds("--ttl SECONDS", "Cache lifetime of responses.", default=60, least=0),
-        choice(
-            "--cache-scope public|private",
-            "Cache scope of responses. Private by default when there is a token.",
+        *seldom(
+            seconds("--ttl SECONDS", "Cache lifetime of responses.", default=60, least=0),
+            choice(
+                "--cache-scope public|private",
+                "Cache scope of responses. Private by default when there is a token.",
+            ),
         ),
         path("--locked FILE", "Serve exactly what this skillwire.lock pins."),
         flag("--installed", "Serve the skills in installed Python packages."),
-        flag(
-            "--well-known",
-            "Also serve the skills as archives under /.well-known/agent-skills/. Needs --http.",
-        ),
-        seconds(
-            "--refresh SECONDS",
-            "Fetch repositories and sites again after this time, or on SIGHUP.",
-            default=300,
-            least=1,
+        *seldom(
+            flag(
+                "--well-known",
+                "Also serve the skills as archives under /.well-known/agent-skills/. Needs --http.",
+            ),
+            seconds(
+                "--refresh SECONDS",
+                "Fetch repositories and sites again after this time, or on SIGHUP.",
+                default=300,
+                least=1,
+            ),
         ),
         text(
             "--store URL",
             "Serve a registry: postgresql://USER@HOST/NAME or sqlite:///FILE. Without a PATH, "
             "SKILLWIRE_STORE in the environment works too.",
         ),
-        text("--channel NAME", "The registry's channel. The default is stable. Needs a store."),
-        text("--oauth-issuer URL", "Accept access tokens of this issuer. Needs a store and --http."),
-        text("--oauth-audience URL", "The audience of those tokens: the URL of this registry."),
-        text("--oauth-groups-claim NAME", "The claim with a user's groups. The default is groups."),
+        *seldom(
+            text("--channel NAME", "The registry's channel. The default is stable. Needs a store."),
+            text("--oauth-issuer URL", "Accept access tokens of this issuer. Needs a store and --http."),
+            text("--oauth-audience URL", "The audience of those tokens: the URL of this registry."),
+            text("--oauth-groups-claim NAME", "The claim with a user's groups. The default is groups."),
+        ),
         *CONNECTION_OPTIONS,
-        integer(
-            "--max-body-bytes N",
-            "Accept HTTP requests of at most N bytes.",
-            default=16 * 1024 * 1024,
-            least=1,
-        ),
-        integer(
-            "--max-sessions N",
-            "Keep at most N HTTP sessions of the 2025 protocol revisions.",
-            default=10_000,
-            least=1,
-        ),
-        seconds(
-            "--session-timeout SECONDS", "End a session after this time without a request.", default=1800
-        ),
-        seconds(
-            "--head-timeout SECONDS",
-            "Close an HTTP connection that has not sent the head of a request by then.",
-            default=10,
-        ),
-        seconds(
-            "--body-timeout SECONDS",
-            "Refuse an HTTP request whose body has not arrived by then.",
-            default=60,
-        ),
-        seconds(
-            "--write-timeout SECONDS",
-            "Cut off a client that takes less than 64 KiB of a response in this time.",
-            default=30,
-        ),
-        seconds(
-            "--idle-timeout SECONDS",
-            "Close an HTTP connection after this time without a request.",
-            default=75,
-            least=1,
-        ),
-        flag("--fast-path", "Respond to common requests without the SDK.", default=True),
-        flag(
-            "--scan-cache",
-            "Cache digests, so that the next start reads only what changed.",
-            default=True,
-            hidden=("--scan-index", "--no-scan-index"),
-        ),
-        choice(
-            "--index",
-            "The draft whose format skill://index.json has, for clients of earlier drafts.",
-            choices={"april-2026": "d2", "early-june-2026": "d3", "june-2026": "d4", "off": "off"},
-            default="d2",
-        ),
-        flag("--manifests", "Serve skill://NAME/_manifest, for FastMCP clients.", default=True),
-        flag("--prompt-xml", "Serve the catalog at skill://prompt-xml.", default=True),
-        flag("--list-legacy", "List the index, the manifests and the catalog among the resources."),
-        flag(
-            "--list-files",
-            "List the supporting files among the resources, for hosts that look for them there.",
+        *seldom(
+            flag("--fast-path", "Respond to common requests without the SDK.", default=True),
+            flag(
+                "--scan-cache",
+                "Cache digests, so that the next start reads only what changed.",
+                default=True,
+            ),
+            choice(
+                "--index april-2026|early-june-2026|june-2026|off",
+                "The draft whose format skill://index.json has, for clients of earlier drafts.",
+                default="april-2026",
+            ),
+            flag("--manifests", "Serve skill://NAME/_manifest, for FastMCP clients.", default=True),
+            flag("--prompt-xml", "Serve the catalog at skill://prompt-xml.", default=True),
+            flag(
+                "--reference",
+                "List what the reference server of skills as resources lists: each SKILL.md, its manifest, "
+                "and the catalog.",
+            ),
+            flag("--list-legacy", "List the index, the manifests and the catalog among the resources."),
+            flag(
+                "--list-files",
+                "List the supporting files among the resources, for hosts that look for them there.",
+            ),
         ),
         json=False,
         examples={
@@ -150,13 +151,14 @@ COMMANDS: Final = (
             "skillwire serve ./skills --http 127.0.0.1:8000": "any number of clients, over HTTP",
             "skillwire serve acme=./skills ~/more-skills": "two directories, one with a prefix",
             "skillwire serve ./skills --print-config cursor": "what to add to a client",
+            "skillwire serve ./skills --share": "for colleagues, with a token",
             "skillwire serve git+https://git.example/skills#v1.2 ./local": "a repository at a tag, too",
             "skillwire serve --locked skillwire.lock": "exactly the pinned set",
         },
     ),
     command(
         "lint",
-        "lint:lint",
+        "authoring:lint",
         "Check skills for errors and get advice on them\n\n"
         "A skill with an error is not served. A warning names the hosts that refuse the skill. Turn "
         "a rule off with --ignore, or for one skill by a comment in its SKILL.md: # skillwire-lint-ignore: "
@@ -177,7 +179,16 @@ COMMANDS: Final = (
         flag("--all", "List every occurrence of every rule.", field="show_all"),
         flag("--fix", "Fix what can be fixed without guessing, and show the changes as a diff."),
         flag("--diff", "Show what --fix would change, and change nothing."),
+        flag(
+            "--rename-directories",
+            "With --fix, also rename the directory of a skill whose name is another.",
+        ),
+        flag(
+            "--unsafe",
+            "With --fix, also write a missing frontmatter, from the directory and the first heading.",
+        ),
         flag("--watch", "Check again after every change."),
+        _PROFILE,
         choice(
             "--format text|json|github|sarif",
             "Format of the report. github annotates pull requests, sarif is for code scanning.",
@@ -191,8 +202,41 @@ COMMANDS: Final = (
         },
     ),
     command(
+        "eval",
+        "evals:run",
+        "Measure whether the right skill is found for questions\n\n"
+        "Questions are read from evals/evals.json and trigger_eval.json in the skills, and from the files "
+        "that --questions names. They are answered by the search of hosts and servers, without a model. "
+        "Exits with 1 if --min-top1 or --baseline is not met.",
+        Argument(
+            "paths",
+            "PATH",
+            "A directory of skills. By default the working directory.",
+            kind="path",
+            required=False,
+            many=True,
+            completion="directory",
+        ),
+        path(
+            "--questions FILE",
+            "Also ask the questions of this file, .jsonl, .json or .csv: a question and the name of a skill, "
+            "or none, in each row. Repeatable.",
+            many=True,
+        ),
+        integer("--budget CHARS", "Report what a catalog of this size cuts. The default is 16,000."),
+        flag("--descriptions", "Search names and descriptions alone, as hosts do at first."),
+        integer("--min-top1 PERCENT", "Exit with 1 if fewer questions find the right skill first.", most=100),
+        path("--baseline FILE", "Exit with 1 if more questions are lost than gained since it was saved."),
+        flag("--save", "Write the results to the baseline instead of comparing them."),
+        examples={
+            "skillwire eval ./skills": "with the questions beside the skills",
+            "skillwire eval ./skills --questions q.jsonl --budget 8000": "questions of your own",
+            "skillwire eval ./skills --baseline eval.json": "in continuous integration",
+        },
+    ),
+    command(
         "new",
-        "lint:new",
+        "authoring:new",
         "Start a new skill\n\n"
         "Writes a SKILL.md that passes lint, for you to fill in. Never overwrites an existing one.",
         Argument(
@@ -234,7 +278,6 @@ COMMANDS: Final = (
             "The protocol revisions to test.",
             default="both",
             field="protocol",
-            hidden=("--era",),
         ),
         integer("--max-skills N", "Read the files of at most N skills.", default=200, least=1),
         integer(
@@ -265,13 +308,61 @@ COMMANDS: Final = (
         path("--baseline FILE", "Do not fail for findings that this earlier --json report has."),
         path("--trace FILE", "Write every message to this file, without secrets."),
         path("--junit FILE", "Also write a JUnit report to this file."),
+        path("--sarif FILE", "Also write a SARIF report to this file, for code scanning."),
+        flag(
+            "--quick",
+            "Check the newest protocol revision alone, and ask nothing twice: while you write a server.",
+        ),
+        integer(
+            "--repeat N",
+            "Check N times, and say in how many runs each finding was seen. For servers that are unstable.",
+            default=1,
+            least=1,
+            most=1000,
+        ),
+        _PROFILE,
         flag("--rules", "List the rules and exit."),
         examples={
             "skillwire verify https://example.org/mcp": "a server that is running",
             "skillwire verify -- node server.mjs": "a server that the command starts over stdio",
             "skillwire verify docs": "the configured server called docs",
             "skillwire verify https://example.org": "the index of a site, and every digest in it",
+            "skillwire verify --profile chatgpt docs": "also what ChatGPT's import of skills demands",
             "skillwire verify --rules": "the list of checks",
+        },
+    ),
+    command(
+        "sign",
+        "authoring:sign",
+        "Sign a skill as its publisher, or check who signed one\n\n"
+        "Writes skill.oms.sig (OpenSSF Model Signing) into the folder. The signature covers every "
+        "file of the skill, so it can be checked from a server's listing before anything else is fetched. "
+        "A skill with lint errors is not signed. Sign again after every change. With --check it exits with 0 "
+        "only if a known publisher signed exactly the files that the skill has now. Publishers are those of "
+        "skillwire.toml; --key and --root name one here. A signature says who published a skill, not whether "
+        "it is safe to use.",
+        Argument(
+            "name",
+            "DIR|SKILL",
+            "The directory of a skill; with --check, also the name of a skill of your servers.",
+            required=False,
+            completion="directory",
+        ),
+        path("--key FILE", "The private key, in PEM; with --check, a public key to accept."),
+        path("--new-key FILE", "Create a key: the private part in FILE, the public part beside it."),
+        flag("--check", "Check the signature, and say who signed which files."),
+        path("--cert FILE", "The signer's certificate and its chain, in PEM."),
+        text("--password-env VARIABLE", "The environment variable that holds the private key's password."),
+        flag("--keyless", "Sign with Sigstore instead of a key. Needs the extra `sigstore`."),
+        text("--publisher NAME", "With --check: accept this publisher only."),
+        path("--root FILE", "With --check: accept certificates that lead to this root certificate, in PEM."),
+        ON_SERVER,
+        host=True,
+        examples={
+            "skillwire sign --new-key acme.pem": "once: acme.pem stays secret, acme.pub goes to your users",
+            "skillwire sign ./skills/pdf --key acme.pem": "sign a skill with it",
+            "skillwire sign --check ./skills/pdf --key acme.pub": "a directory, against one public key",
+            "skillwire sign --check docs/pdf --publisher acme": "a skill of the server docs",
         },
     ),
 )

@@ -15,6 +15,11 @@ _STORE: Final = text(
     "The database: postgresql://USER@HOST/NAME or sqlite:///FILE. "
     f"{STORE_VARIABLE} in the environment works too. The default is sqlite:///registry.db.",
 )
+_TO: Final = text(
+    "--to URL",
+    "The registry instead of its database, as in https://registry.example, with the token of an "
+    f"administrator in {REGISTRY_TOKEN_VARIABLE}.",
+)
 _SKILL: Final = Argument("skill", "NAMESPACE/NAME", "The skill.")
 _VERSION: Final = Argument("release", "VERSION", "The version, as in 1.2.0.")
 _CHANNEL: Final = text("--channel NAME", "The channel. The default is stable.")
@@ -22,8 +27,13 @@ _CHANNEL: Final = text("--channel NAME", "The channel. The default is stable.")
 
 def _on_store(name: str, help: str, *takes: Argument | Option, examples: Mapping[str, str]) -> Command:
     """A command for the operators of a registry. Its function has the name of the command."""
-    function = name.removeprefix("registry ").replace("-", "_")
+    function = {"list": "list_"}.get(name.removeprefix("registry "), name.removeprefix("registry "))
     return command(name, f"registry:{function}", help, *takes, _STORE, examples=examples)
+
+
+def _administration(name: str, help: str, *takes: Argument | Option, examples: Mapping[str, str]) -> Command:
+    """A command that operators run on the database, and administrators over HTTP."""
+    return _on_store(name, help, *takes, _TO, examples=examples)
 
 
 COMMANDS: Final = (
@@ -31,11 +41,14 @@ COMMANDS: Final = (
         "publish",
         "registry:publish",
         "Publish skills to a registry\n\n"
-        "Each skill is linted, then only the files that the registry does not have are sent. The "
-        "version becomes visible in one step, and the channel points to it. Publishing the same files again "
-        "changes nothing; other files under the same version are refused. The version is the frontmatter's "
+        "A path is a skill, or a folder of skills; nested skills are published too, each as a skill of its "
+        "own. What lint calls an error is not published, and the others are. Only the files that the "
+        "registry does not have are sent. The "
+        "version becomes visible in one step, and the channel points to it, unless the channel has a later "
+        "one. Publishing the same files again changes nothing; other files under the same version are "
+        "refused, also after it was deleted. The version is the frontmatter's "
         f"metadata.version. The token is read from {REGISTRY_TOKEN_VARIABLE}.",
-        Argument("paths", "PATH", "The directory of a skill.", many=True, completion="directory"),
+        Argument("paths", "PATH", "A skill, or a folder of skills.", many=True, completion="directory"),
         text("--to URL", "The registry, as in https://registry.example."),
         text(
             "--store URL",
@@ -45,9 +58,15 @@ COMMANDS: Final = (
         text("--namespace NAME", "Where to publish. It can be left out if your token is for one namespace."),
         _CHANNEL,
         text("--release VERSION", "The version, instead of the frontmatter's."),
+        flag("--promote", "Let the channel point to it.", default=True),
+        text(
+            "--expect VERSION",
+            "Publish only if the channel points to this version now, and move it, forward or back.",
+        ),
         path("--sign-key FILE", "Sign each skill with this private key first."),
         examples={
             "skillwire publish ./skills/pdf --to https://registry.example": "to the channel stable",
+            "skillwire publish ./skills --to https://registry.example": "every skill in a folder",
             "skillwire publish ./skills/pdf --store sqlite:///registry.db --namespace acme": (
                 "without a server"
             ),
@@ -61,7 +80,16 @@ COMMANDS: Final = (
             "skillwire registry init --store postgresql://skills@db.example/skills": "on PostgreSQL",
         },
     ),
-    _on_store(
+    _administration(
+        "registry list",
+        "List the namespaces, or the skills of one",
+        text("--namespace NAME", "List the skills of this namespace, with the version of each channel."),
+        examples={
+            "skillwire registry list": "namespaces with skills, versions, size, quota and required signer",
+            "skillwire registry list --namespace acme": "",
+        },
+    ),
+    _administration(
         "registry tokens",
         "Add, list or revoke tokens\n\n"
         "A new token is printed once; the registry keeps a hash of it. A token can do what it was "
@@ -91,7 +119,7 @@ COMMANDS: Final = (
             "skillwire registry namespace acme --signer acme --key acme.pub": "unsigned skills are refused",
         },
     ),
-    _on_store(
+    _administration(
         "registry grant",
         "Grant or remove a role\n\n"
         "SUBJECT is token:NAME, user:SUBJECT or group:NAME of your identity provider, or anyone. Roles "
@@ -104,13 +132,30 @@ COMMANDS: Final = (
             "skillwire registry grant anyone read --namespace open": "no token is needed to read",
         },
     ),
-    _on_store(
+    _administration(
+        "registry grants",
+        "List who may do what",
+        examples={"skillwire registry grants --to https://registry.example": ""},
+    ),
+    _administration(
+        "registry uploads",
+        "List or drop files that were sent and not published\n\n"
+        "They count against the quota of whoever sent them, and are dropped after a day.",
+        Argument("action", "ACTION", "list or drop.", choices=("list", "drop"), required=False),
+        text("--namespace NAME", "With drop: the namespace."),
+        text("--sender WHO", "With drop: who sent them, as the list shows it."),
+        examples={
+            "skillwire registry uploads": "",
+            "skillwire registry uploads drop --namespace acme --sender token:ci": "",
+        },
+    ),
+    _administration(
         "registry versions",
         "List the versions of a skill and the channels that point to them",
         _SKILL,
         examples={"skillwire registry versions acme/pdf": ""},
     ),
-    _on_store(
+    _administration(
         "registry promote",
         "Point a channel at a version",
         _SKILL,
@@ -118,7 +163,7 @@ COMMANDS: Final = (
         _CHANNEL,
         examples={"skillwire registry promote acme/pdf 1.2.0 --channel stable": ""},
     ),
-    _on_store(
+    _administration(
         "registry yank",
         "Withdraw a version\n\n"
         "Channels no longer list it. Clients that pinned it can still read it, and see the reason.",
@@ -127,20 +172,25 @@ COMMANDS: Final = (
         text("--reason TEXT", "Why. Readers see it."),
         examples={"skillwire registry yank acme/pdf 1.1.0 --reason leaks-a-key": ""},
     ),
-    _on_store(
+    _administration(
         "registry prune",
         "Delete old versions and files that nothing needs\n\n"
         "Versions that a channel points to and withdrawn versions stay. Clients that pinned a "
-        "deleted version can no longer fetch it.",
+        "deleted version can no longer fetch it. It works in small steps: publications go on beside it, and "
+        "after an interruption the next call continues.",
         integer("--keep N", "Keep the newest N versions of each skill.", default=10, least=1),
         examples={"skillwire registry prune --keep 20": ""},
     ),
     _on_store(
         "registry audit",
-        "Show who did what, or check that the log is complete",
+        "Show who did what, or check that nothing was changed",
         flag("--verify", "Check the chain of hashes. Exits with 6 if a line was changed or removed."),
-        integer("--after N", "Only lines after this number.", default=0, least=0),
-        examples={"skillwire registry audit --verify": ""},
+        flag("--gateways", "Show the lines of the gateways that use this store instead."),
+        integer("--after N", "Only lines of the registry after this number.", default=0, least=0),
+        examples={
+            "skillwire registry audit --verify": "",
+            "skillwire registry audit --gateways": "who read which skill through a gateway",
+        },
     ),
     _on_store(
         "registry backup",
@@ -158,14 +208,5 @@ COMMANDS: Final = (
         "registry check",
         "Check that every file is present and matches its digest",
         examples={"skillwire registry check": "exits with 6 if something is damaged"},
-    ),
-    _on_store(
-        "registry push-oci",
-        "Copy a version into any OCI registry\n\n"
-        "The user name and password come from OCI_USERNAME and OCI_PASSWORD.",
-        _SKILL,
-        _VERSION,
-        Argument("reference", "HOST/REPOSITORY:TAG", "Where to push it."),
-        examples={"skillwire registry push-oci acme/pdf 1.2.0 ghcr.io/acme/pdf:1.2.0": ""},
     ),
 )

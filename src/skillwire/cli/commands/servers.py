@@ -13,41 +13,31 @@ _VARIABLES: Final = flag(
 _SERVER: Final = Argument("name", "NAME", "The name of a server.", completion="server")
 _LOGIN_SERVER: Final = Argument("name", "NAME", "The name of a server, or its URL.", completion="server")
 
-_TRUST: Final = command(
-    "trust",
-    "trust:trust",
-    "Review and trust a project: its servers, directories and skills\n\n"
-    "Files such as ./skillwire.toml and .mcp.json may come from somebody else, and so may the skills "
-    "in ./.agents/skills. Until you trust them, their servers are not started, their directories are not "
-    "read, and each skill needs an approval. Everything is shown first and trusted exactly as shown: "
-    "whatever changes is no longer trusted. It never grants tools or code.",
-    Argument(
-        "directory",
-        "DIR",
-        "The project. By default the working directory.",
-        kind="path",
-        required=False,
-        completion="directory",
-    ),
-    text("--digest SHA256", "Trust it without asking if its digest is this one."),
-    flag("--yes -y", "Trust what is there without asking."),
-    flag("--list", "List what you trust, in all projects.", field="listing"),
-    flag("--revoke", "Stop trusting this project.", hidden=("--forget",)),
-    examples={
-        "skillwire trust": "see what would be started and loaded, then decide",
-        "skillwire trust --digest sha256:4f6e…": "in a script, after somebody looked at it",
-        "skillwire trust --list": "what you trust, and what changed since",
-        "skillwire trust --revoke ~/old-project": "files and skills of a project",
-    },
-)
-
 COMMANDS: Final = (
-    _TRUST,
-    _TRUST._replace(
-        name="servers trust",
-        summary="The same as `skillwire trust`",
-        about="",
-        examples=(("skillwire servers trust", "see what would be started and loaded, then decide"),),
+    command(
+        "trust",
+        "trust:trust",
+        "Review and trust a project: its servers, directories and skills\n\n"
+        "Files such as ./skillwire.toml and .mcp.json may come from somebody else, and so may the skills "
+        "in ./.agents/skills. Until you trust them, their servers are not started, their directories are not "
+        "read, and each skill needs an approval. Everything is shown first and trusted exactly as shown: "
+        "whatever changes is no longer trusted. It never grants tools or code. It asks on your terminal, and "
+        "never inside an agent; a script names the file that it means with --config.",
+        Argument(
+            "directory",
+            "DIR",
+            "The project. By default the working directory.",
+            kind="path",
+            required=False,
+            completion="directory",
+        ),
+        flag("--list", "List what you trust, in all projects.", field="listing"),
+        flag("--revoke", "Stop trusting this project."),
+        examples={
+            "skillwire trust": "see what would be started and loaded, then decide",
+            "skillwire trust --list": "what you trust, and what changed since",
+            "skillwire trust --revoke ~/old-project": "files and skills of a project",
+        },
     ),
     command(
         "servers list",
@@ -64,7 +54,7 @@ COMMANDS: Final = (
     ),
     command(
         "servers show",
-        "server_show:show_server",
+        "server_view:show_server",
         "Show one server: what it declares, its protocol, skills, files and problems\n\n"
         "Connects to that server and to no other. Exits with 4 if it cannot be reached.",
         _SERVER,
@@ -78,8 +68,8 @@ COMMANDS: Final = (
         "servers add",
         "servers:add",
         "Add a server to skillwire.toml\n\n"
-        "The rest of the file is left unchanged. Write ${NAME} for an environment variable, to keep "
-        "secrets out of the file.",
+        "Connects to it once, and says what it has. The rest of the file is left unchanged. Write "
+        "${NAME} for an environment variable, to keep secrets out of the file.",
         Argument("name", "NAME", "A name for the server."),
         Argument(
             "place",
@@ -94,8 +84,15 @@ COMMANDS: Final = (
         text("--token-env VARIABLE", "Send the bearer token in this environment variable."),
         text("--env NAME=VALUE", "Set this variable for the command. Repeatable.", many=True),
         _VARIABLES,
-        choice("--approval prompt|pinned|always|never", "Approval policy of the server's skills."),
+        choice("--approval prompt|pinned|always|never", "Approval mode for the server's skills."),
+        flag(
+            "--replace",
+            "Correct the entry of this name. Its approvals stay if the address is the same.",
+            field="is_replaced",
+        ),
+        flag("--check", "Connect to the server once, to see whether it answers.", default=True),
         examples={
+            "skillwire servers add docs https://docs.example/mcp --replace": "another address for an entry",
             "skillwire servers add docs https://docs.example/mcp --token-env DOCS_TOKEN": "a remote server",
             "skillwire servers add tools --user -- npx -y @example/tools": "a command, for all your projects",
         },
@@ -162,7 +159,7 @@ COMMANDS: Final = (
     ),
     command(
         "servers import",
-        "client_servers:import_servers",
+        "servers:import_servers",
         "Import the servers of your other MCP clients\n\n"
         "Reads the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, "
         "Goose, Windsurf, Zed, Copilot CLI, opencode and Wayland. What is disabled or restricted there "

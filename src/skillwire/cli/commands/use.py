@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from skillwire.cli.command import ON_SERVER, Argument, choice, command, flag, integer, path, text
+from skillwire.cli.command import ON_SERVER, Argument, choice, command, flag, integer, path, seconds, text
 
 NAME: Final = Argument(
     "name", "NAME", "The name of a skill as `skillwire list` shows it, or its URI.", completion="skill"
 )
 
-_NAMES: Final = NAME._replace(field="names", many=True)
 _VALUE: Final = text(
     "--value NAME=VALUE",
     "A value for an argument of a template, as in docs/{product}. Repeatable.",
@@ -30,6 +29,15 @@ COMMANDS: Final = (
         flag("--from-clients", "Also start or connect to the servers of your other MCP clients."),
         flag("--all", "Include skills that are disabled.", field="disabled"),
         flag("--signed", "Check the signature of each skill, and show who signed it."),
+        flag("--installed", "Only what skillwire.lock pins, and where it came from. No server is contacted."),
+        flag("--user", "With --installed: your own skills, for every project, instead of this project's."),
+        flag("--for-model", "Print what a model is told instead; with --json, also the tools that it gets."),
+        integer("--budget N", "With --for-model: at most N characters; skills that do not fit are counted."),
+        text(
+            "--working PATH",
+            "With --for-model: a file being worked on; may activate path-scoped skills. Repeatable.",
+            many=True,
+        ),
         flag("--fail-on-error", "Exit with 4 if a server or directory failed, for continuous integration."),
         _REFRESH,
         examples={
@@ -38,13 +46,15 @@ COMMANDS: Final = (
             "skillwire list --dir ./skills --no-default-directories": "one directory only",
             "skillwire list --from-clients": "with the servers of your other MCP clients",
             "skillwire list --style goose": "with the names that Goose would use",
-            "skillwire list --signed": "with who signed each skill",
+            "skillwire list --for-model --style codex": "what a model is told, as Codex presents it",
+            "skillwire list --installed": "what is installed, and where from",
         },
     ),
     _command(
         "show",
         "skills:show",
-        "Show a skill's origin, files, approval and changes\n\nNothing is loaded or approved.",
+        "Show a skill's origin, files, approval and changes\n\n"
+        "Of an installed skill also its source, pin and stored versions. Nothing is loaded or approved.",
         NAME,
         Argument("path", "PATH", "Print this file of the skill.", required=False),
         flag("--text", "Print its SKILL.md."),
@@ -59,7 +69,7 @@ COMMANDS: Final = (
     ),
     _command(
         "search",
-        "search:search",
+        "skills:search",
         "Find skills by words\n\n"
         "Searches names, descriptions and cached text. The last word may be a prefix.",
         Argument("words", "WORDS", "What to look for.", many=True),
@@ -72,100 +82,83 @@ COMMANDS: Final = (
         },
     ),
     _command(
-        "catalog",
-        "catalog:catalog",
-        "Print what a model is told about your skills\n\n"
-        "With --json, also the definitions of the tools that the model gets.",
-        integer("--budget N", "Use at most N characters; skills that do not fit are counted."),
-        text(
-            "--working PATH",
-            "A file being worked on; may activate path-scoped skills. Repeatable.",
-            many=True,
-        ),
-        _REFRESH,
-        examples={
-            "skillwire catalog": "as Skillwire presents them",
-            "skillwire catalog --style codex": "as Codex does",
-        },
-    ),
-    _command(
         "load",
-        "load:load",
-        "Load a skill and print exactly what a model would get\n\n"
+        "skills:load",
+        "Load a skill, or read a file of it: exactly what a model would get\n\n"
         "On a terminal you are asked about a skill that you have not approved. Elsewhere the command "
-        "exits with 7.",
+        "exits with 7. Every file is verified.",
         NAME,
+        Argument("path", "PATH", "Print this file of the skill instead.", required=False),
+        flag("--raw", "With PATH: the bytes of the file instead of the model's view."),
+        path("--output -o FILE", "Write them to this new file; needs --raw."),
         _VALUE,
         ON_SERVER,
         examples={
             "skillwire load code-review": "asks first if it is not approved",
+            "skillwire load code-review references/guide.md": "one of its files",
+            "skillwire load code-review assets/logo.png --raw -o logo.png": "the bytes, to a file",
             "skillwire load docs/{product} --value product=widget": "a skill of a template",
         },
     ),
     _command(
-        "read",
-        "load:read",
-        "Print a file of a skill, verified, as a model would get it",
-        NAME,
-        Argument("path", "PATH", "The path of a file of the skill."),
-        flag("--raw", "Print the bytes of the file instead of the model's view."),
-        path("--output -o FILE", "Write to this new file; needs --raw."),
-        _VALUE,
+        "run",
+        "scripts:run",
+        "Run a script of a skill in a sandbox\n\n"
+        "It gets the files of its skill, the programs of the system and a scratch folder: no network, no "
+        "home, no environment. What it needs beyond that is a grant: read:PATH, write:PATH, "
+        "net:HOST[:PORT], env:NAME or exec:PROGRAM. You are asked once for what it requests and for what "
+        "--grant adds; the answer holds until a file of the skill changes. It needs Linux and bubblewrap; "
+        "elsewhere nothing is run. The exit code is the script's; 5 if a limit ended it, 14 if there is no "
+        "sandbox.",
+        Argument("script", "NAME/PATH", "The skill, and the script in it.", completion="skill"),
+        Argument(
+            "arguments", "ARGUMENT", "What the script gets; put -- before options.", required=False, many=True
+        ),
+        text("--grant GRANT", "Ask for this, too. Repeatable.", many=True),
+        flag("--explain", "Print what it would get, and run nothing."),
+        text("--interpreter PROGRAM", "Run it with this program."),
+        seconds("--max-seconds SECONDS", "End it after this time.", limit="script_seconds"),
+        integer("--max-memory BYTES", "End it if it needs more.", limit="script_memory_bytes", least=1),
+        integer("--max-processes N", "The processes that it may have.", limit="script_processes", least=1),
+        integer("--max-disk BYTES", "End it if it writes more.", limit="script_disk_bytes", least=4096),
+        integer("--max-output BYTES", "End it if it prints more.", limit="script_output_bytes", least=1),
+        flag(
+            "--unsafe-no-sandbox",
+            "Run it as a process of yours, with all that you can do. Asks on a terminal.",
+        ),
         ON_SERVER,
         examples={
-            "skillwire read code-review references/guide.md": "as text for a model",
-            "skillwire read code-review assets/logo.png --raw -o logo.png": "the bytes, to a file",
+            "skillwire run pdf/scripts/extract.py input.pdf": "asks once for what it needs, then runs it",
+            "skillwire run pdf/scripts/extract.py --grant read:./docs --grant write:./out": "with more",
+            "skillwire run --explain pdf/scripts/extract.py": "what it would get, and why",
         },
     ),
     _command(
-        "enable",
-        "switch:enable",
-        "Use disabled skills again",
-        _NAMES,
-        examples={"skillwire enable refunds": "in every file that disables it"},
-    ),
-    _command(
-        "disable",
-        "switch:disable",
-        "Leave skills out: they are not listed or loaded\n\n"
-        "Recorded as `disabled` in your skillwire.toml. `skillwire list --all` shows them.",
-        _NAMES,
-        flag("--project", "Record it in the project's skillwire.toml instead of the user's."),
-        examples={
-            "skillwire disable refunds": "everywhere",
-            "skillwire disable shop/refunds --project": "in this project",
-        },
-    ),
-    _command(
-        "try",
-        "trial:try_model",
-        "Try a model on a skill: five checks of one task\n\n"
-        "Gives a model service one task and answers its tool calls. Checks that the skill is in the "
-        "prompt, the model loads it, its text arrives fenced, its supporting files are read, and the "
-        "answer follows it. Without --skill, a small skill is created for the run, with a word that "
-        "appears only in its file. Exits with 1 if a check fails. The key is read from ANTHROPIC_API_KEY "
-        "or OPENAI_API_KEY.",
-        text("--model NAME", "The model, as its service calls it."),
+        "chat",
+        "chat:chat",
+        "Talk to a model that has these skills, and the tools of their servers\n\n"
+        "Questions about skills and tools appear in the session. With -p it does one task and asks nobody: a "
+        "tool of a server runs only if --allow-tool names it, and what needs a person makes the command exit "
+        "with 7. Models are named as pydantic-ai does, and their keys come from its variables, such as "
+        "ANTHROPIC_API_KEY. A session is not stored.",
+        text("--model NAME", "The model: anthropic:NAME, openai:NAME, google:NAME, ollama:NAME."),
+        text("--prompt -p TEXT", "Do this one task and exit."),
+        text("--allow-tool SERVER/NAME", "Call this tool without asking. Repeatable.", many=True),
+        integer("--max-turns N", "Stop a task after this many requests to the model.", default=50, least=1),
+        integer("--max-tokens N", "Stop a task after this many tokens.", least=1),
         choice(
-            "--format anthropic|openai",
-            "The message format: by default anthropic for claude models, otherwise openai.",
+            "--output-format text|stream-json",
+            "With -p: the answer, or a JSON line per event.",
+            default="text",
         ),
-        text(
-            "--base-url URL",
-            "The service. By default the format's own, or ANTHROPIC_BASE_URL or OPENAI_BASE_URL.",
-        ),
-        text("--key-env VARIABLE", "The environment variable that holds the key."),
-        text("--skill NAME", "Try this skill of yours; needs --task and --expect."),
-        text("--task TEXT", "The task for the model."),
-        text("--expect TEXT", "Text that the answer must contain, in any case."),
+        flag("--demo", "Use sample skills and a model that follows a script: no key is needed."),
+        flag("--plain", "No colors and no drawing, for screen readers. NO_COLOR does the same."),
+        flag("--history", "Keep what you type in a file of yours, for the arrow keys.", default=True),
+        json=False,
         examples={
-            "skillwire try --model claude-sonnet-4-5": "with a skill that is made for the run",
-            "skillwire try --model qwen3 --format openai --base-url http://127.0.0.1:11434": (
-                "a model on this machine"
-            ),
-            "skillwire try --model gpt-5 --skill refunds --task refund-7 --expect form-B": (
-                "one of your skills"
-            ),
+            "skillwire chat --demo": "see everything in a minute",
+            "skillwire chat --model anthropic:claude-sonnet-4-5": "with the servers of skillwire.toml",
+            "skillwire chat -p 'Review pull request 7' --allow-tool forge/add_comment": "one task",
         },
     ),
 )

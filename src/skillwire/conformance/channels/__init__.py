@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from skillwire.conformance.messages import Reply
-from skillwire.issues import shown
 from skillwire.json_types import JsonObject
+from skillwire.text import shown
 
 _KEPT: Final = 100
 
@@ -88,7 +88,12 @@ class Channel(Protocol):
         """The last lines that the server wrote to standard error."""
         ...
 
-    async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply: ...
+    async def exchange(
+        self, message: JsonObject, headers: Mapping[str, str], *, fresh: bool = False
+    ) -> Reply:
+        """The reply to one request, over a new connection with `fresh` where there are several."""
+        ...
+
     async def notify(self, message: JsonObject, headers: Mapping[str, str]) -> None: ...
 
     async def end(self, headers: Mapping[str, str]) -> None:

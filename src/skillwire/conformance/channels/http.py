@@ -1,73 +1,220 @@
-"""HttpChannel: Streamable HTTP. Each request is a POST, answered by JSON or by an event stream."""
+"""HTTP to a server, or to an application of this process, and what the user can do about a failure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+import ssl
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import urlsplit
 
+import anyio
 import httpx2
 
 from skillwire.conformance.channels import Trace, Unsolicited, no_trace
-from skillwire.conformance.channels.advice import connect_failure, status_failure
-from skillwire.conformance.messages import Failure, Reply, TooManyValues, parse_message
+from skillwire.conformance.messages import PASSING_STATUSES, Failure, Reply, TooManyValues, parse_message
+from skillwire.errors import SourceError
 from skillwire.json_types import JsonObject, is_object
+from skillwire.text import redact_url, shown
+
+_HTML: Final = ("text/html", "application/xhtml+xml")
+_BY_STATUS: Final = {
+    401: "the server requires a token, or does not accept the one it got: pass one with --token-env VARIABLE "
+    "or --header 'Authorization: Bearer ...'",
+    403: "the server refuses this client: check the token and whether the server allows this address",
+    404: "there is no MCP endpoint at this path: most servers answer at /mcp",
+    405: "this path does not accept POST: check the path of the MCP endpoint, most servers answer at /mcp",
+    407: "the HTTP proxy requires authentication: check HTTPS_PROXY and HTTP_PROXY",
+    421: "the server does not accept this host name: add it there (skillwire serve --allow-host NAME)",
+    429: "the server limits the rate of requests: try again later",
+}
+
+
+def status_failure(status: int, headers: Mapping[str, str], kind: str) -> tuple[str, str]:
+    """The reason and the advice for an HTTP response that is not a JSON-RPC message."""
+    what = f"with {shown(kind, 60)}" if kind else "without a Content-Type"
+    reason = f"HTTP {status} {what}"
+    if 300 <= status < 400 and (location := headers.get("location", "")):
+        return reason, f"the server redirects: verify {shown(redact_url(location), 200)} instead"
+    if status == 401 and "resource_metadata" in headers.get("www-authenticate", ""):
+        return reason, (
+            "the server requires an OAuth login: pass an access token with --token-env VARIABLE, or add the "
+            "server and run `skillwire servers login NAME`"
+        )
+    if status in _BY_STATUS:
+        return reason, _BY_STATUS[status]
+    if status >= 500:
+        return reason, "the server or a proxy in front of it failed: look at its log"
+    if kind in _HTML:
+        return reason, "this is a web page, not an MCP endpoint: most servers answer at /mcp"
+    return reason, ""
+
+
+def connect_failure(error: Exception, url: str) -> tuple[str, str]:
+    """The reason and the advice for a connection that failed."""
+    parts = urlsplit(url)
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                f"the certificate of {_host(url)} is not trusted: {shown(cause.verify_message, 80)}",
+                "for a private certificate authority set SSL_CERT_FILE",
+            )
+        if isinstance(cause, ssl.SSLError) or "WRONG_VERSION_NUMBER" in str(cause):
+            return (
+                f"{_host(url)} does not answer with TLS",
+                f"it may be a plain HTTP server: try http://{_host(url)}{parts.path}",
+            )
+    text = str(error)
+    if isinstance(error, httpx2.TimeoutException):
+        return f"no connection to {_host(url)} in time", "check the address, or give it longer with --timeout"
+    if isinstance(error, httpx2.ConnectError):
+        if "Name or service" in text or "getaddrinfo" in text or "nodename" in text or "resolution" in text:
+            return (
+                f"the name {shown(parts.hostname or '', 100)} cannot be resolved",
+                "check the spelling of the URL",
+            )
+        return f"nothing answers at {_host(url)}", "start the server, or check the address and the port"
+    if parts.scheme == "http" and isinstance(error, httpx2.RemoteProtocolError | httpx2.ReadError):
+        return (
+            f"the connection to {_host(url)} broke: {type(error).__name__}",
+            "if the server uses TLS, try https://",
+        )
+    return f"the connection to {_host(url)} broke: {type(error).__name__}", ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen = 0
+    while error is not None and seen < 20:
+        yield error
+        error = error.__cause__ or error.__context__
+        seen += 1
+
+
+def _host(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    try:
+        return shown(f"{host}:{parts.port}" if parts.port else host, 120)
+    except ValueError:
+        return shown(host, 120)
+
 
 ACCEPTED = 202
 
 
 class HttpChannel:
-    """One client for all requests. `answer_bytes` acts while an answer arrives (SEC-9)."""
+    """One client for all requests. `answer_bytes` acts while an answer arrives (SEC-9).
+
+    `make_client` makes the client of a fresh connection.
+    """
 
     is_one_pipe = False
     error_output: tuple[str, ...] = ()
 
     def __init__(
-        self, client: httpx2.AsyncClient, url: str, *, answer_bytes: int, trace: Trace = no_trace
+        self,
+        client: httpx2.AsyncClient,
+        url: str,
+        *,
+        answer_bytes: int,
+        make_client: Callable[[], httpx2.AsyncClient],
+        trace: Trace = no_trace,
     ) -> None:
         self._client = client
         self._url = url
         self._answer_bytes = answer_bytes
+        self._make_client = make_client
         self._trace = trace
         self.unsolicited = Unsolicited()
 
-    async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply:
+    async def exchange(
+        self, message: JsonObject, headers: Mapping[str, str], *, fresh: bool = False
+    ) -> Reply:
         body = json.dumps(message).encode()
+        if fresh:
+            try:
+                async with self._make_client() as client:
+                    return await self._post(client, body, headers, _Connection())
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                return self._failed(error)
+        connection = _Connection()
+        try:
+            return await self._post(self._client, body, headers, connection)
+        except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
+            if not connection.is_new:
+                # HTTP lets a server close an idle connection at any time, also while a request is on its way.
+                return await self.exchange(message, headers, fresh=True)
+            return self._failed(error)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return self._failed(error)
+
+    async def _post(
+        self, client: httpx2.AsyncClient, body: bytes, headers: Mapping[str, str], connection: _Connection
+    ) -> Reply:
         self._trace("sent", body)
         kind = {"Content-Type": "application/json"}
-        try:
-            async with self._client.stream(
-                "POST", self._url, content=body, headers={**headers, **kind}
-            ) as response:
-                self._trace("http", f"{response.status_code}".encode())
-                return await read_reply(
-                    response.status_code,
-                    response.headers,
-                    response.aiter_raw(),
-                    most=self._answer_bytes,
-                    unsolicited=self.unsolicited,
-                    trace=self._trace,
-                )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            reason, advice = connect_failure(error, self._url)
-            return Reply(failure=Failure.CONNECTION, reason=reason, advice=advice)
+        async with client.stream(
+            "POST",
+            self._url,
+            content=body,
+            headers={**headers, **kind},
+            extensions={"trace": connection.trace},
+        ) as response:
+            self._trace("http", f"{response.status_code}".encode())
+            return await read_reply(
+                response.status_code,
+                response.headers,
+                response.aiter_raw(),
+                most=self._answer_bytes,
+                unsolicited=self.unsolicited,
+                trace=self._trace,
+            )
+
+    def _failed(self, error: Exception) -> Reply:
+        reason, advice = connect_failure(error, self._url)
+        return Reply(failure=Failure.CONNECTION, reason=reason, advice=advice)
 
     async def notify(self, message: JsonObject, headers: Mapping[str, str]) -> None:
         body = json.dumps(message).encode()
-        self._trace("sent", body)
         kind = {"Content-Type": "application/json"}
         with suppress(httpx2.HTTPError):
-            async with self._client.stream(
-                "POST", self._url, content=body, headers={**headers, **kind}
-            ) as response:
-                self._trace("http", f"{response.status_code}".encode())
-                if response.status_code != ACCEPTED:
-                    self.unsolicited.accepted.append(response.status_code)
+            for is_last in (False, True):
+                self._trace("sent", body)
+                async with self._client.stream(
+                    "POST", self._url, content=body, headers={**headers, **kind}
+                ) as response:
+                    self._trace("http", f"{response.status_code}".encode())
+                    status = response.status_code
+                if status == ACCEPTED:
+                    return
+                if is_last or status not in PASSING_STATUSES:
+                    self.unsolicited.accepted.append(status)
+                    return
 
     async def end(self, headers: Mapping[str, str]) -> None:
         with suppress(httpx2.HTTPError):
             async with self._client.stream("DELETE", self._url, headers=headers):
                 pass
+
+
+class _Connection:
+    """Notes whether a request opened a connection. `is_new` is false for one that was used before."""
+
+    is_new = False
+
+    async def trace(self, name: str, info: object) -> None:
+        self.is_new = self.is_new or name.startswith("connection.connect")
 
 
 async def read_reply(
@@ -160,3 +307,161 @@ class _EventReader:
 
 def _too_large(most: int, status: int) -> Reply:
     return Reply(failure=Failure.TOO_LARGE, reason=f"more than {most:,} bytes: cut off", status=status)
+
+
+Message: TypeAlias = MutableMapping[str, Any]
+App: TypeAlias = Callable[
+    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+_BUILDERS = ("http_app", "streamable_http_app")
+_HOST = "127.0.0.1:8000"  # With a port: servers that check the name often require one.
+
+
+def app_of(server: object) -> App | None:
+    """The application of a server object, or the object itself when it is one, or `None`."""
+    for name in _BUILDERS:
+        build = getattr(server, name, None)
+        if callable(build):
+            return cast("App", build())
+    return cast("App", server) if callable(server) else None
+
+
+@dataclass(eq=False)
+class AppChannel:
+    """Streamable HTTP without a socket. The application sees a request from loopback."""
+
+    app: App
+    path: str
+    headers: Mapping[str, str]
+    answer_bytes: int
+    trace: Trace = no_trace
+    unsolicited: Unsolicited = field(default_factory=Unsolicited, init=False)
+    is_one_pipe: bool = field(default=False, init=False)
+    error_output: tuple[str, ...] = field(default=(), init=False)
+
+    async def exchange(
+        self, message: JsonObject, headers: Mapping[str, str], *, fresh: bool = False
+    ) -> Reply:
+        sent = json.dumps(message).encode()
+        self.trace("sent", sent)
+        try:
+            status, given, body = await self._request("POST", sent, headers)
+        except Exception as error:  # Whatever an application raises, a server would have turned into a 500.
+            return Reply(failure=Failure.HTTP, reason=f"the application raised {type(error).__name__}")
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for chunk in body:
+                yield chunk
+
+        self.trace("http", f"{status}".encode())
+        return await read_reply(
+            status,
+            given,
+            chunks(),
+            most=self.answer_bytes,
+            unsolicited=self.unsolicited,
+            trace=self.trace,
+        )
+
+    async def notify(self, message: JsonObject, headers: Mapping[str, str]) -> None:
+        sent = json.dumps(message).encode()
+        self.trace("sent", sent)
+        with suppress(Exception):  # Nobody waits for an answer.
+            status, _, _ = await self._request("POST", sent, headers)
+            if status != ACCEPTED:
+                self.unsolicited.accepted.append(status)
+
+    async def end(self, headers: Mapping[str, str]) -> None:
+        with suppress(Exception):
+            await self._request("DELETE", b"", headers)
+
+    async def _request(
+        self, method: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], list[bytes]]:
+        sent = {**self.headers, **headers, "Host": _HOST, "Content-Type": "application/json"}
+        scope: Message = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": self.path,
+            "raw_path": self.path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [
+                (name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in sent.items()
+            ],
+            "client": ("127.0.0.1", 0),
+            "server": ("127.0.0.1", 80),
+        }
+        ended = anyio.Event()
+        request: Message = {"type": "http.request", "body": body, "more_body": False}
+        receive = _receiver(request, ended, {"type": "http.disconnect"})
+        start: Message = {"status": 500, "headers": []}
+        chunks: list[bytes] = []
+        taken = 0
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+            elif message["type"] == "http.response.body":
+                nonlocal taken
+                if taken <= self.answer_bytes:  # What exceeds the limit is dropped.
+                    chunks.append(bytes(message.get("body", b"")))
+                    taken += len(chunks[-1])
+                if not message.get("more_body", False):
+                    ended.set()
+
+        await self.app(scope, receive, send)
+        given = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in start["headers"]}
+        return start["status"], given, chunks
+
+
+def _receiver(first: Message, event: anyio.Event, last: Message) -> Callable[[], Awaitable[Message]]:
+    """What an application receives: one message at once, the other after the event."""
+    waiting = [first]
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop()
+        await event.wait()
+        return last
+
+    return receive
+
+
+@asynccontextmanager
+async def lifespan(app: App) -> AsyncGenerator[None]:
+    """Start an application, and stop it on exit. One without a lifespan just runs."""
+    started, stopping, ended = anyio.Event(), anyio.Event(), anyio.Event()
+    receive = _receiver({"type": "lifespan.startup"}, stopping, {"type": "lifespan.shutdown"})
+    failure: list[str] = []
+
+    async def send(message: Message) -> None:
+        if message["type"] == "lifespan.startup.failed":
+            failure.append(str(message.get("message", "")))
+        started.set()
+
+    async def run() -> None:
+        try:
+            await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+        except Exception:
+            if started.is_set():
+                raise
+        finally:
+            started.set()
+            ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await started.wait()
+        if failure:
+            raise SourceError(f"the application did not start: {shown(failure[0])}")
+        try:
+            yield
+        finally:
+            stopping.set()
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await ended.wait()
+            tasks.cancel_scope.cancel()

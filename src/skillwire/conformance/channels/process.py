@@ -32,6 +32,7 @@ class ProcessChannel:
         self._trace = trace
         self._waiting: dict[object, tuple[anyio.Event, list[Reply]]] = {}
         self._answered: set[object] = set()
+        self._late: set[object] = set()
         self._ended = ""
         self._end = Failure.CONNECTION
         self._lock = anyio.Lock()
@@ -41,7 +42,9 @@ class ProcessChannel:
     def error_output(self) -> tuple[str, ...]:
         return self._process.last_lines
 
-    async def exchange(self, message: JsonObject, headers: Mapping[str, str]) -> Reply:
+    async def exchange(
+        self, message: JsonObject, headers: Mapping[str, str], *, fresh: bool = False
+    ) -> Reply:
         arrived = anyio.Event()
         slot: list[Reply] = []
         self._waiting[message["id"]] = arrived, slot
@@ -52,6 +55,8 @@ class ProcessChannel:
                 await arrived.wait()
         finally:
             del self._waiting[message["id"]]
+            if not slot:
+                self._late.add(message["id"])
         return slot[0] if slot else Reply(failure=self._end, reason=self._ended)
 
     async def notify(self, message: JsonObject, headers: Mapping[str, str]) -> None:
@@ -103,6 +108,8 @@ class ProcessChannel:
         elif "method" in message:
             self.unsolicited.note_message(message)
             await self._serve(message)
+        elif _hashable(message.get("id")) in self._late:
+            self._late.discard(_hashable(message.get("id")))  # Slow, and reported as that.
         elif not self._deliver(message.get("id"), Reply(message=message, size=len(line), values=values)):
             again = "a second answer" if _hashable(message.get("id")) in self._answered else "an answer"
             self.unsolicited.note_answer(f"{again} with the id {describe(message.get('id'))}")

@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skillwire.conformance.rules.content import CONTENT_RULES
-from skillwire.conformance.rules.entries import ENTRY_RULES
+from skillwire.conformance.rules.entries import CONTENT_RULES, ENTRY_RULES
 from skillwire.conformance.rules.methods import METHOD_RULES
 from skillwire.conformance.rules.model import AREAS, Clause, Level, Rule
 from skillwire.conformance.rules.protocol import PROTOCOL_RULES
 from skillwire.errors import SourceError
-from skillwire.issues import shown
+from skillwire.text import shown
 
 __all__ = [
     "AREAS",
@@ -34,13 +33,11 @@ __all__ = [
 
 RULES: Final = (*PROTOCOL_RULES, *METHOD_RULES, *ENTRY_RULES, *CONTENT_RULES)
 BY_ID: Final[Mapping[str, Rule]] = {rule.id: rule for rule in RULES}
-_RENAMED: Final = {"CAP-4/one-era": "CAP-4/one-revision"}
-"""Ids of version 0.1, which scripts may still pass to `--ignore`."""
 
 
 def check_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Rules and requirements as given on a command line, by their current ids, or a `SourceError`."""
-    found = tuple(_RENAMED.get(name, name) for name in names)
+    """Rules and requirements as given on a command line, or a `SourceError`."""
+    found = tuple(names)
     for name in found:
         if name not in BY_ID and all(name != rule.requirement for rule in RULES):
             raise SourceError(f"{shown(name)} is not a rule; `skillwire verify --rules` lists them")

@@ -86,6 +86,12 @@ _LIST_RULES: Final = (
         _CURSORS,
     ),
     must(
+        "LST-1/no-params",
+        "on the 2025 revisions skills/list without params gives the first page",
+        "treat absent params like an empty object",
+        protocol("The params of a request are optional.", "basic", "requests"),
+    ),
+    must(
         "LST-2/result-type",
         'on 2026-07-28 the result of skills/list has resultType "complete"',
         _COMPLETE,
@@ -162,7 +168,7 @@ _GET_RULES: Final = (
     ),
     should(
         "GET-1/message",
-        "the error of skills/get has a message that describes the cause",
+        "the error of skills/get has a message that describes the cause, and names no other skill",
         "say what is wrong, for example that no skill is served at the URI",
         extension(
             "Error messages should describe the cause; the text does not say that they name the URI.",
@@ -315,6 +321,12 @@ _READ_RULES: Final = (
         "RD-1/listed",
         "every file of an entry can be read",
         "serve each listed file, under the URI that the entry has",
+        extension("Files are read with the base protocol's resources/read.", "reading-skill-content"),
+    ),
+    must(
+        "RD-1/shown",
+        "a SKILL.md that a directory shows, or that the instructions name, can be read",
+        "serve the files of skills that are not listed as well",
         extension("Files are read with the base protocol's resources/read.", "reading-skill-content"),
     ),
     must(

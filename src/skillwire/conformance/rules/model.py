@@ -38,6 +38,7 @@ AREAS: Final[Mapping[str, str]] = {
     "SIG": "Signatures",
     "LINT": "Advice for authors",
     "TEXT": "Hidden text",
+    "PROFILE": "Demands of a profile",
 }
 """The areas of a report, in order, by the start of a rule's id."""
 

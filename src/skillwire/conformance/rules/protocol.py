@@ -186,13 +186,28 @@ _CAPABILITY_RULES: Final = (
     must(
         "CAP-2/get", "a server that declares skills implements skills/get", "implement the method", _METHODS
     ),
+    should(
+        "CAP-2/reserved",
+        "a method under skills/ that the extension does not define is refused with -32601",
+        "give a method of your own another prefix, such as your domain",
+        extension(
+            "The skills/ prefix of methods is reserved for this extension and its later versions.",
+            "capability-negotiation",
+        ),
+    ),
     advice(
         "CAP-4/one-revision",
         "skills are available to clients of the 2025 revisions and of 2026-07-28",
-        "declare and serve the extension on both, or accept that some clients see no skills",
+        "support both, or accept that some clients cannot connect",
         extension(
             "The extension is specified against protocol revision 2026-07-28 or later.", "protocol-revision"
         ),
+    ),
+    should(
+        "CAP-4/declared",
+        "the extension is declared on every protocol revision that the server supports",
+        "declare it whatever revision a client uses: clients call skills/* only where it is declared",
+        _DECLARE,
     ),
     should(
         "CAP-4/declaration",

@@ -1,20 +1,24 @@
-"""Where `skillwire.toml` is, and what the files say together."""
+"""Where `skillwire.toml` is, what the files say together, and reading them again when one of them changes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.files import read_regular
-from skillwire.host.config.configured import HostConfig
-from skillwire.host.config.merge import combine
+from skillwire.host.config.config import HostConfig, combine
+from skillwire.host.config.server import SeenFile, TrustedFiles, UntrustedServer, seen_digest
 from skillwire.host.config.text import ConfigText, parse_config
-from skillwire.host.config.trust import SeenFile, TrustedFiles
-from skillwire.host.directories import state_places
+from skillwire.host.directories import LocalDirectory, state_places
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.sources.reference import DEFAULT_HOST
+
+if TYPE_CHECKING:
+    from skillwire.trust import Publisher
 
 CONFIG_NAME: Final = "skillwire.toml"
 
@@ -62,33 +66,53 @@ def config_above(directory: Path | None = None) -> Path | None:
     return None
 
 
-def identities_by_label(directory: Path | None = None) -> dict[str, frozenset[str]]:
-    """Which servers each label means, in every file of the user's that is known here.
+def agents_may_install() -> bool:
+    """Whether the user lets agents install skills. Their own file says so: no project, and no other file."""
+    user = read_config(state_places().config)
+    return user is not None and user.agents_may_install is True
 
-    These are the user's file, that of a directory, and those of all projects that the user trusted.
-    """
-    trusted = TrustedFiles(state_places().trusted).paths()
-    files = [
-        state_places().config,
-        project_file(directory),
-        *(path for path in trusted if path.name == CONFIG_NAME),
-    ]
-    found: dict[str, set[str]] = {}
-    for file in dict.fromkeys(files):
-        try:
-            text = read_config(file)
-            config = combine(text, environment=os.environ) if text is not None else HostConfig()
-        except SkillwireError:
-            continue  # A file that cannot be read names nothing.
-        for label, server in config.servers.items():
-            if server.identity:
-                found.setdefault(label, set()).add(server.identity)
-    return {label: frozenset(identities) for label, identities in found.items()}
+
+def chat_model() -> str:
+    """The model that the user's own file names for `skillwire chat`; empty if it names none."""
+    user = read_config(state_places().config)
+    return user.model if user is not None else ""
+
+
+def repository_host() -> str:
+    """Where the repository `OWNER/NAME` is, by the user's own file or by default."""
+    user = read_config(state_places().config)
+    return (user.repository_host if user is not None else "") or DEFAULT_HOST
+
+
+def site_tokens(environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Patterns of sites, each with the token that the user's own file has for them, where it is set."""
+    user = read_config(state_places().config)
+    known = os.environ if environment is None else environment
+    if user is None:
+        return []
+    return [(name, known[one.token_env]) for name, one in user.sources.items() if known.get(one.token_env)]
+
+
+def load_approvers() -> list[Publisher]:
+    """The publishers whose signed approvals the user takes over unread, by the user's own file."""
+    from skillwire.host.config.config import load_publishers
+
+    user = read_config(state_places().config)
+    if user is None or not user.approvers:
+        return []
+    publishers = combine(user, environment=None).publishers
+    return load_publishers(one for one in publishers if one.name in user.approvers)
 
 
 def is_trusted(project: ConfigText) -> bool:
     """Whether the user trusts the servers of a project's file as it was read."""
     return TrustedFiles(state_places().trusted).trusts(SeenFile(project.file, project.digest))
+
+
+def is_trusted_now(path: Path) -> bool:
+    """Whether the user trusts a project's file with the bytes that it has now, whatever they mean."""
+    digest = seen_digest(path)
+    return digest is not None and TrustedFiles(state_places().trusted).trusts(SeenFile(path, digest))
 
 
 def project_file(directory: Path | None = None) -> Path:
@@ -101,16 +125,100 @@ def project_file(directory: Path | None = None) -> Path:
 def read_config(file: Path) -> ConfigText | None:
     """One file, or `None` when there is none."""
     try:
-        data = read_regular(file, DEFAULT_LIMITS.config_bytes + 1)
+        data = read_regular(file, DEFAULT_LIMITS.document_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise SourceError(f"{file} cannot be read: {error.strerror}") from None
-    if len(data) > DEFAULT_LIMITS.config_bytes:
+    if len(data) > DEFAULT_LIMITS.document_bytes:
         raise SourceError(
-            f"{file} has more than {DEFAULT_LIMITS.config_bytes:,} bytes: that is not a configuration"
+            f"{file} has more than {DEFAULT_LIMITS.document_bytes:,} bytes: that is not a configuration"
         )
     try:
         return parse_config(data.decode("utf-8"), file)
     except UnicodeDecodeError:
         raise SourceError(f"{file} is not UTF-8 text: save it as UTF-8") from None
+
+
+Stamp: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigWatch:
+    """Where the configuration of a host comes from. Its methods use files: call them in a thread."""
+
+    loaded: HostConfig
+    """What the files said when the host was made, at `loaded_stamp`."""
+    loaded_stamp: Stamp
+    load: Callable[[], HostConfig]
+    """Everything that the files say now; a `SkillwireError` when they cannot be read."""
+    files: tuple[Path, ...]
+    """The files that it depends on, there or not."""
+    project: Path | None = None
+    """The project's file, which has to be trusted as it is; `None` when there is none, or no need."""
+    directories: tuple[str | Path | LocalDirectory, ...] = field(default=())
+    """Directories that were given beside the files."""
+    default_directories: bool = True
+    """Whether those where agents keep skills are used, unless a file says not to."""
+
+    def stamp(self) -> Stamp:
+        """What tells one state of the files from another, without reading them."""
+        return _stamp(self.files)
+
+    def without_project(self, before: HostConfig) -> HostConfig | None:
+        """What stays of an earlier configuration when the files cannot be read: nothing of a project whose
+        file is not the trusted one any more. `None` when everything stays.
+        """
+        if self.project is None or is_trusted_now(self.project):
+            return None
+        of_project = {server.label for server in before.configured if server.of_project}
+        if not of_project and not before.project_directories:
+            return None
+        closed = [label for label in before.servers if label in of_project]
+        return replace(
+            before,
+            servers={label: server for label, server in before.servers.items() if label not in of_project},
+            untrusted=tuple(UntrustedServer(label=label, file=self.project) for label in closed),
+            project_directories=(),
+        )
+
+
+def watch_config(
+    directory: Path | None = None,
+    *,
+    file: Path | None = None,
+    profile: str | None = None,
+    unsafe_trust_project: bool = False,
+) -> ConfigWatch:
+    """What `load_config` says with the same arguments, now and later. The record of the user's trust is among
+    the files.
+    """
+
+    def load() -> HostConfig:
+        return load_config(directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project)
+
+    if file is not None:
+        files, project = (file,), None
+    else:
+        project = project_file(directory)
+        files = (state_places().config, project, TrustedFiles(state_places().trusted).record(project))
+    stamp = _stamp(files)  # Before the files are read: a later change is noticed.
+    return ConfigWatch(
+        loaded=load(),
+        loaded_stamp=stamp,
+        load=load,
+        files=files,
+        project=None if unsafe_trust_project else project,
+    )
+
+
+def _stamp(files: Iterable[Path]) -> Stamp:
+    return tuple(map(_file_stamp, files))
+
+
+def _file_stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except (OSError, SkillwireError):
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,23 +1,180 @@
-"""ServerConfig: one MCP server that a user has, and what the user says about its skills."""
+"""ServerConfig: a server of a configuration, and which files are trusted to name one.
+
+`ConfigTable` reads a table key by key and keeps every mistake. `TrustedFiles` records which files of projects
+the user trusts: a file of a project may come from somebody else, with a repository, and it can name commands.
+Trust is for one path and exactly these bytes. Each trusted file has its own record, written in one step, so
+that processes do not interfere; a damaged record trusts nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from skillwire.catalog.selection import EVERYTHING, Selection
+from skillwire.catalog import EVERYTHING, Selection
 from skillwire.errors import SourceError
-from skillwire.issues import shown
+from skillwire.files import make_folder, read_regular, write_atomic
+from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.sources.command_line import split_command
-from skillwire.text import is_secret_name, redact_url, secrets_in_arguments, secrets_in_urls
-from skillwire.trust.approval import Policy
+from skillwire.skill import Digest, digest_of
+from skillwire.sources.process import split_command
+from skillwire.text import is_secret_name, redact_url, secrets_in_arguments, secrets_in_urls, shown
+from skillwire.trust import ApprovalMode
+
+
+class ConfigTable:
+    """One table. Keys that are read are known; `finish` reports the rest."""
+
+    def __init__(
+        self, values: Mapping[str, object], *, file: str, issues: list[Issue], key: str = ""
+    ) -> None:
+        self._values = values
+        self._file = file
+        self._issues = issues
+        self._key = key
+        self._known: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def string(self, key: str) -> str:
+        """Text, or the empty string when there is none."""
+        value = self._get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            self.blame(key, f"is {_kind(value)}, not text", f'write {key} = "..."')
+            return ""
+        if not value.strip():
+            self.blame(key, "is empty", "give it a value, or leave it out")
+            return ""
+        return value
+
+    def strings(self, key: str) -> tuple[str, ...] | None:
+        """A list of texts; `None` when the key is absent, which is not the same as an empty list."""
+        value = self._get(key)
+        if value is None:
+            return None
+        items = cast("list[object]", value) if isinstance(value, list) else []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in items):
+            self.blame(key, "is not a list of texts", f'write {key} = ["...", "..."]')
+            return None
+        return tuple(cast("list[str]", items))
+
+    def string_map(self, key: str) -> dict[str, str]:
+        """A table of texts."""
+        value = self._get(key)
+        if value is None:
+            return {}
+        table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in table.values()):
+            self.blame(key, "is not a table of texts", f'write {key} = {{ NAME = "value" }}')
+            return {}
+        return cast("dict[str, str]", table)
+
+    def boolean(self, key: str) -> bool | None:
+        """True or false, or `None` when the key is absent."""
+        value = self._get(key)
+        if value is not None and not isinstance(value, bool):
+            self.blame(key, f"is {_kind(value)}, not true or false", f"write {key} = true or {key} = false")
+            return None
+        return value
+
+    def seconds(self, key: str) -> float | None:
+        """A number of seconds, more than none and at most an hour."""
+        value = self._get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
+            self.blame(key, "is not a number of seconds from above 0 to 3600", f"write {key} = 10")
+            return None
+        return float(value)
+
+    def choice(self, key: str, choices: Iterable[str]) -> str:
+        value = self.string(key)
+        known = list(choices)
+        if value and value not in known:
+            self.blame(key, f"has no meaning as {shown(value)!r}", _advice(value, known, "it can be"))
+            return ""
+        return value
+
+    def tables(self, key: str) -> dict[str, ConfigTable]:
+        """The tables below a key, by name."""
+        value = self._get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.blame(key, f"is {_kind(value)}, not a table", f"write [{key}.NAME]")
+            return {}
+        found: dict[str, ConfigTable] = {}
+        for name, below in cast("dict[str, object]", value).items():
+            path = f"{self._path(key)}.{name}"
+            if isinstance(below, dict):
+                table = cast("dict[str, object]", below)
+                found[name] = ConfigTable(table, file=self._file, issues=self._issues, key=path)
+            else:
+                self.blame(f"{key}.{name}", f"is {_kind(below)}, not a table", f"write [{path}]")
+        return found
+
+    def finish(self) -> None:
+        """Report the keys that were not read, up to the limit of issues per file."""
+        unknown = [key for key in self._values if key not in self._known]
+        for key in unknown[: DEFAULT_LIMITS.issues_per_file]:
+            self.blame(key, "is not known here", _advice(key, sorted(self._known), "known are"))
+
+    def blame(self, key: str, message: str, fix: str) -> None:
+        place = self._path(key) if key else self._key
+        self._issues.append(
+            Issue(
+                rule="config",
+                file=shown(self._file, 300),
+                message=f"{shown(place, 100)} {message}",
+                fix=fix,
+            )
+        )
+
+    def _get(self, key: str) -> object:
+        self._known.add(key)
+        return self._values.get(key)
+
+    def _path(self, key: str) -> str:
+        return f"{self._key}.{key}" if self._key else key
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """`did you mean ...?` if a known word is similar, otherwise nothing."""
+    folded = {item.casefold(): item for item in known}
+    found = get_close_matches(word.casefold()[:100], folded, n=1)
+    return f"did you mean {shown(folded[found[0]])}?" if found else ""
+
+
+def _advice(word: str, known: list[str], otherwise: str) -> str:
+    return near(word, known) or f"{otherwise} {', '.join(known)}"
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "a table"
+        case _:
+            return "a date or time"
+
 
 Era: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
 
@@ -38,7 +195,7 @@ class ServerConfig:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     directory: str = ""
     """Where a command is started. The user's home by default: the working directory may belong to anyone."""
-    approval: Policy = Policy.PROMPT
+    approval: ApprovalMode = ApprovalMode.PROMPT
     era: Era = "auto"
     connect_seconds: float = DEFAULT_LIMITS.connect_seconds
     call_seconds: float = DEFAULT_LIMITS.call_seconds
@@ -154,3 +311,109 @@ def parse_server(given: str | ServerConfig | object) -> ServerConfig:
         raise SourceError("the command of a server is empty")
     # A command line is relative to the working directory, as in a shell.
     return ServerConfig(command=command, directory=str(Path.cwd()))
+
+
+_LONGEST_RECORD: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file as it was read."""
+
+    path: Path
+    digest: Digest
+    """The digest of what was read. Trust is bound to it, so a file that changes has to be trusted
+    again."""
+    of_project: bool = True
+    """Whether it came with the project; otherwise it is the user's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntrustedServer:
+    """A server that is left out: until the user trusts the file that names it, or for `problem`."""
+
+    label: str
+    file: Path
+    problem: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why, and what to do about it."""
+        return self.problem or (
+            f"is not trusted: it comes from {self.file}; "
+            "to review it and trust it, run `skillwire trust` in that project"
+        )
+
+
+def seen_digest(path: Path) -> Digest | None:
+    """The digest of a file as it is now; `None` when it is not there or not readable."""
+    try:
+        data = read_regular(path, DEFAULT_LIMITS.document_bytes + 1)
+    except OSError:
+        return None
+    return digest_of(data)
+
+
+class TrustedFiles:
+    """The files of projects that the user trusts."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def trusts(self, file: SeenFile) -> bool:
+        """Whether the user trusts this file with exactly these bytes. Their own files are always trusted."""
+        return not file.of_project or self._digest(file.path) == file.digest
+
+    def trust(self, file: SeenFile) -> None:
+        """Trust a file as it was seen, replacing any earlier trust in it."""
+        record = self.record(file.path)
+        text = json.dumps({"version": 1, "path": str(file.path), "digest": file.digest})
+        try:
+            make_folder(record.parent)
+            write_atomic(record, text.encode("ascii"))
+        except OSError as error:
+            raise SourceError(f"{record} cannot be written: {error.strerror}") from None
+
+    def paths(self) -> list[Path]:
+        """The files that the user trusted once, whatever is in them now."""
+        found: list[Path] = []
+        try:
+            records = sorted(self._directory.glob("*.json"))
+        except OSError:
+            return []
+        for record in records:
+            with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
+                found.append(Path(json.loads(read_regular(record, _LONGEST_RECORD))["path"]))
+        return found
+
+    def records(self) -> list[SeenFile]:
+        """Every file that the user trusts, with the bytes that it is trusted with."""
+        found: list[SeenFile] = []
+        for path in self.paths():
+            digest = self._digest(path)
+            if isinstance(digest, str):
+                found.append(SeenFile(path, Digest(digest)))
+        return sorted(found, key=lambda one: one.path)
+
+    def forget(self, path: Path) -> bool:
+        """Stop trusting a file; false when it was not trusted."""
+        record = self.record(path)
+        try:
+            record.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise SourceError(f"{record} cannot be removed: {error.strerror}") from None
+        return True
+
+    def _digest(self, path: Path) -> object:
+        try:
+            values: Any = json.loads(read_regular(self.record(path), _LONGEST_RECORD))
+            return values["digest"] if values["path"] == str(path) else None
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+            return None  # Fail closed: what cannot be read trusts nothing.
+
+    def record(self, path: Path) -> Path:
+        """Where the trust in a file is recorded."""
+        name = hashlib.sha256(os.fsencode(path)).hexdigest()
+        return self._directory / f"{name}.json"

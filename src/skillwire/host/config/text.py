@@ -5,23 +5,25 @@ Values still hold their `${VARIABLES}`: these are filled in for the servers that
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from skillwire.errors import FormatError
-from skillwire.host.config.server import place_of
-from skillwire.host.config.table import ConfigTable
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from skillwire.documents import DocumentError, read_toml
+from skillwire.errors import FormatError, SourceError
+from skillwire.files import make_folder, write_atomic
+from skillwire.host.config.server import ConfigTable, place_of
 from skillwire.issues import Issue
-from skillwire.skill.digests import Digest, digest_of
-from skillwire.trust.approval import Policy
-from skillwire.trust.origin import Origin
+from skillwire.skill import Digest, digest_of
+from skillwire.sources.reference import is_host
+from skillwire.trust import ApprovalMode, Origin
 
 _OF_A_COMMAND: Final = ("args", "env", "directory")
 _OF_A_URL: Final = ("headers", "token", "token_env")
-_MOST_DOTS: Final = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class ServerText:
     skills: bool | None = None
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
-    approval: Policy | None = None
+    approval: ApprovalMode | None = None
     accept_drafts: bool | None = None
     bare_scan: bool | None = None
     connect_seconds: float | None = None
@@ -75,6 +77,8 @@ class SourceText:
 
     require: str = ""
     """The publisher who must have signed them."""
+    token_env: str = ""
+    """The variable with the token that a site asks for. Only the user's own file can name one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,17 @@ class ConfigText:
     default_directories: bool | None = None
     disabled: tuple[str, ...] = ()
     style: str = ""
+    agents_may_install: bool | None = None
+    """Whether agents may install skills for the user. Only the user's own file can say so."""
+    bundled: tuple[str, ...] = ()
+    """Directories of skills that are part of the agent. Only the user's own file has any."""
+    model: str = ""
+    """The model of `skillwire chat`. Only the user's own file can say so: it decides where texts are sent."""
+    repository_host: str = ""
+    """Where the repository `OWNER/NAME` is. Only the user's own file can say so."""
+    approvers: tuple[str, ...] = ()
+    """The publishers whose signed approvals are imported without a question. Only the user's own file has
+    any."""
 
     @property
     def digest(self) -> Digest:
@@ -137,10 +152,17 @@ def parse_config(text: str, file: Path) -> ConfigText:
         publishers={name: _publisher(below) for name, below in table.tables("publishers").items()},
         sources={name: _source(below) for name, below in table.tables("sources").items()},
         directories=table.strings("directories") or (),
-        default_directories=table.boolean("default_directories", old="usual"),
+        default_directories=table.boolean("default_directories"),
         disabled=table.strings("disabled") or (),
         style=table.string("style"),
+        agents_may_install=table.boolean("agents_may_install"),
+        approvers=table.strings("approvers") or (),
+        repository_host=table.string("repository_host"),
+        bundled=table.strings("bundled") or (),
+        model=table.string("model"),
     )
+    if config.repository_host and not is_host(config.repository_host):
+        table.blame("repository_host", "is not the name of a host", 'write one such as "git.example.org"')
     table.finish()
     if issues:
         raise FormatError(issues)
@@ -149,35 +171,22 @@ def parse_config(text: str, file: Path) -> ConfigText:
 
 def _toml(text: str, file: Path) -> dict[str, Any]:
     """The values of a TOML text that may have been written to do harm."""
-
-    def wrong(message: str, fix: str) -> FormatError:
-        return FormatError.of(rule="config", file=str(file), message=message, fix=fix)
-
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.count(".") > _MOST_DOTS:  # A key of many parts keeps the parser busy for hours.
-            raise wrong(f"has more than {_MOST_DOTS} dots in line {number}", "shorten that line")
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise wrong(f"is not TOML: {error}", "fix that line") from None
-    except RecursionError:
-        raise wrong(
-            "has values that are nested too deeply", "use the keys of docs/configuration.md"
-        ) from None
-    except ValueError:
-        raise wrong(
-            "has a number that is too long to be read", "use the keys of docs/configuration.md"
+        return read_toml(text, what=str(file))
+    except DocumentError as error:
+        raise FormatError.of(
+            rule="config", file=str(file), message=str(error), fix="use the keys of docs/configuration.md"
         ) from None
 
 
 def _server(table: ConfigTable) -> ServerText:
-    policy = table.choice("approval", [policy.value for policy in Policy])
+    approval_mode = table.choice("approval", [approval_mode.value for approval_mode in ApprovalMode])
     server = ServerText(
         place=_place(table),
         skills=table.boolean("skills"),
         include=table.strings("include"),
         exclude=table.strings("exclude") or (),
-        approval=Policy(policy) if policy else None,
+        approval=ApprovalMode(approval_mode) if approval_mode else None,
         accept_drafts=table.boolean("accept_drafts"),
         bare_scan=table.boolean("bare_scan"),
         connect_seconds=table.seconds("connect_seconds"),
@@ -243,10 +252,13 @@ def _publisher(table: ConfigTable) -> PublisherText:
 
 
 def _source(table: ConfigTable) -> SourceText:
-    source = SourceText(require=table.string("require"))
-    if not source.require:
+    source = SourceText(require=table.string("require"), token_env=table.string("token_env"))
+    if not source.require and not source.token_env:
         table.blame(
-            "", "says nothing", "add require, the publisher who must have signed what comes from there"
+            "",
+            "says nothing",
+            "add require, the publisher who must have signed what comes from there, or token_env, the "
+            "variable with the token of a site",
         )
     table.finish()
     return source
@@ -260,7 +272,7 @@ def _profile(table: ConfigTable) -> ProfileText:
     profile = ProfileText(
         servers=servers if servers is not None else others,
         style=table.string("style"),
-        default_directories=table.boolean("default_directories", old="usual"),
+        default_directories=table.boolean("default_directories"),
         disabled=table.strings("disabled") or (),
         include=table.strings("include"),
         exclude=table.strings("exclude") or (),
@@ -290,3 +302,114 @@ def _twin_issues(names: Iterable[str], file: Path) -> list[Issue]:
             message = f"servers.{name} and servers.{first} differ in case alone"
             issues.append(Issue(rule="config", file=str(file), message=message, fix="give one another name"))
     return issues
+
+
+def with_server(text: str, label: str, server: ServerText, *, file: Path, replaces: bool = False) -> str:
+    """The text with one server more, or a `SourceError` when it has one of that name, unless this one
+    `replaces` it."""
+    if not replaces and label in parse_config(text, file).servers:
+        raise SourceError(f"{file} has a server called {label}: remove it first, or choose another name")
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    if "servers" not in document:
+        document["servers"] = tomlkit.table(is_super_table=True)
+    table = tomlkit.table()
+    for key, value in _keys(server).items():
+        table.add(key, _inline(cast("Mapping[str, str]", value)) if isinstance(value, dict) else value)
+    document["servers"][label] = table
+    return _checked(document, file, label, server)
+
+
+def with_switch(text: str, label: str, *, on: bool, file: Path) -> str:
+    """The text with a server's skills enabled or disabled. A table that says nothing else is removed."""
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    tables = document.setdefault("servers", tomlkit.table(is_super_table=True))
+    table = tables.setdefault(label, tomlkit.table())
+    if on:
+        table.pop("skills", None)
+    else:
+        table["skills"] = False
+    if not table:
+        del tables[label]
+    if not tables:
+        del document["servers"]
+    before = parse_config(text, file).servers.get(label, ServerText())
+    after = replace(before, skills=None if on else False)
+    return _checked(document, file, label, None if after == ServerText() else after)
+
+
+def with_disabled(text: str, names: Sequence[str], *, file: Path) -> str:
+    """The text with these skills as all that it disables; without any, the key is removed."""
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    if names:
+        document["disabled"] = list(names)
+    else:
+        document.pop("disabled", None)
+    try:
+        made = tomlkit.dumps(document)
+    except TOMLKitError:
+        made = ""
+    if parse_config(made, file).disabled != tuple(names):
+        raise SourceError(f"{file} has a layout that cannot be edited: change it by hand")
+    return made
+
+
+def without_server(text: str, label: str, *, file: Path) -> str:
+    """The text without one server, also not in a profile; its comments go with it, all others stay."""
+    document = cast("dict[str, Any]", tomlkit.parse(text))
+    del document["servers"][label]
+    for profile in document.get("profiles", {}).values():
+        for names in (profile.get(key) for key in ("servers", "mcp_servers")):
+            for name in [name for name in names or () if str(name).casefold() == label.casefold()]:
+                names.remove(name)
+    if not document["servers"]:
+        del document["servers"]
+    return _checked(document, file, label, None)
+
+
+def write_config(file: Path, text: str) -> None:
+    """Write the text in one step. Only the user can read a new file, as it may hold secrets."""
+    real = file.resolve()
+    try:
+        make_folder(real.parent)
+        mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
+        write_atomic(real, text.encode("utf-8"), mode=mode)
+    except OSError as error:
+        raise SourceError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _keys(server: ServerText) -> dict[str, object]:
+    place = server.place or Place()
+    keys: dict[str, object] = {
+        "url": place.url,
+        "command": place.command[0] if place.command else "",
+        "args": list(place.command[1:]),
+        "env": dict(place.env),
+        "directory": place.directory,
+        "headers": dict(place.headers),
+        "token": place.token,
+        "token_env": place.token_env,
+        "approval": server.approval.value if server.approval else "",
+        "exclude": list(server.exclude),
+    }
+    kept = {key: value for key, value in keys.items() if value}
+    if server.include is not None:  # An empty list denies all.
+        kept["include"] = list(server.include)
+    return kept if server.skills is None else {**kept, "skills": server.skills}
+
+
+def _inline(values: Mapping[str, str]) -> object:
+    table = tomlkit.inline_table()
+    for key, value in values.items():
+        table.append(key, value)
+    return table
+
+
+def _checked(document: Mapping[str, Any], file: Path, label: str, wanted: ServerText | None) -> str:
+    """Parse what is about to be written: it must have the intended meaning."""
+    try:
+        text = tomlkit.dumps(document)
+    except TOMLKitError:
+        raise SourceError(f"{file} has a layout that cannot be edited: change it by hand") from None
+    if parse_config(text, file).servers.get(label) != wanted:
+        raise SourceError(f"{file} has a layout that cannot be edited: change it by hand")
+    return text

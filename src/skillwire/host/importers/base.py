@@ -15,9 +15,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
+from skillwire.clients import Places
+from skillwire.documents import read_json, read_toml, read_yaml
 from skillwire.host.config.text import Place
-from skillwire.host.importers.formats import parse_text
 
+# A string is matched first, so that nothing inside one is taken for a comment. A comment after a comma is
+# skipped as a whole (`*+`, `(?>`), so that no bracket inside one makes the comma a trailing one. What is not
+# closed reaches to the end, so that every character is read at most twice.
+_TOKENS: Final = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"?|//[^\n]*+|/\*.*?(?:\*/|\Z)'
+    r"|,(?=(?:\s|//[^\n]*+|(?>/\*.*?(?:\*/|\Z)))*+[}\]])",
+    re.DOTALL,
+)
 _BRACES: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEARER: Final = re.compile(r"Bearer \$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.IGNORECASE)
@@ -32,34 +41,6 @@ OFF: Final = "it is disabled there"
 
 class Skip(Exception):
     """Why an entry is skipped, for a person to read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """Where a client keeps its files, and what its variables can refer to."""
-
-    environment: Mapping[str, str]
-    home: Path
-    project: Path
-    platform: str = "linux"
-
-    @property
-    def config(self) -> Path:
-        """Where applications of this system keep their settings."""
-        if self.platform == "darwin":
-            return self.home / "Library/Application Support"
-        if self.platform == "win32":
-            return Path(self.environment.get("APPDATA") or self.home / "AppData/Roaming")
-        return self.xdg
-
-    @property
-    def xdg(self) -> Path:
-        given = Path(self.environment.get("XDG_CONFIG_HOME") or "")
-        return given if given.is_absolute() else self.home / ".config"
-
-    def directory(self, variable: str, default: Path) -> Path:
-        """The directory that a variable names, or the default."""
-        return Path(self.environment[variable]) if self.environment.get(variable) else default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +80,7 @@ class FileContents:
 
 
 Fill: TypeAlias = Callable[[str], str]
-Reader: TypeAlias = Callable[[object, Surroundings], FileContents]
+Reader: TypeAlias = Callable[[object, Places], FileContents]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +254,7 @@ def _oauth(given: Table, fill: Fill) -> tuple[bool, str]:
     return signs_in, fill(client) if isinstance(client, str) else ""
 
 
-def fill_shell(text: str, around: Surroundings) -> str:
+def fill_shell(text: str, around: Places) -> str:
     """`${VAR}` and `${VAR:-default}`, as Claude Code and others write variables."""
 
     def value(match: re.Match[str]) -> str:
@@ -287,7 +268,7 @@ def fill_shell(text: str, around: Surroundings) -> str:
     return _BRACES.sub(value, text)
 
 
-def fill_editor(text: str, around: Surroundings) -> str:
+def fill_editor(text: str, around: Places) -> str:
     """`${env:VAR}` and a few places, as VS Code, Cursor and Windsurf write them."""
     places = {
         "userHome": str(around.home),
@@ -353,3 +334,16 @@ def _same(text: str) -> str:
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name.casefold(), pattern.casefold()) for pattern in patterns)
+
+
+def parse_text(text: str, suffix: str) -> object:
+    """The value of a file with this suffix, or a `ValueError` whose message quotes nothing of the text."""
+    return {".toml": read_toml, ".yaml": read_yaml}.get(suffix, parse_jsonc)(text)
+
+
+def parse_jsonc(text: str) -> object:
+    """JSON as people write it, with comments and trailing commas, which several clients allow."""
+    plain = _TOKENS.sub(
+        lambda match: match[0] if match[0].startswith('"') else " ", text.removeprefix("\ufeff")
+    )
+    return read_json(plain, what="the file")

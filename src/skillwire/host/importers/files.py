@@ -8,22 +8,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillwire.catalog.naming import clean_handle
+from skillwire.catalog import clean_handle
+from skillwire.clients import Places
 from skillwire.files import expand_user, read_regular
+from skillwire.host.config.server import SeenFile
 from skillwire.host.config.text import Place
-from skillwire.host.config.trust import SeenFile
 from skillwire.host.importers.base import (
     ClientFile,
     ClientServer,
     FileContents,
-    Surroundings,
     both,
     narrowed,
 )
-from skillwire.host.importers.clients import client_files
+from skillwire.host.importers.readers import client_files
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.digests import digest_of
-from skillwire.trust.origin import LOCAL_LABEL, MAX_LABEL_LENGTH
+from skillwire.skill import digest_of
+from skillwire.trust import LOCAL_LABEL
+from skillwire.trust.origin import MAX_LABEL_LENGTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def find_servers(
     project: Path, home: Path, environment: Mapping[str, str], *, platform: str = sys.platform
 ) -> tuple[FoundServer, ...]:
     """The servers of every client that is here. Reads files and starts nothing."""
-    around = Surroundings(environment=environment, home=home, project=project, platform=platform)
+    around = Places(project, home, environment, platform)
     read = [(file, *_contents(file, around)) for file in client_files(around)]
     found: list[_Found] = []
     for file, seen, contents in read:
@@ -94,7 +95,7 @@ def find_servers(
     return tuple(_at_home(server, project) for server in _labelled(found))
 
 
-def _contents(file: ClientFile, around: Surroundings) -> tuple[SeenFile, FileContents]:
+def _contents(file: ClientFile, around: Places) -> tuple[SeenFile, FileContents]:
     data = b""
     try:
         read = _read(file.path)
@@ -164,11 +165,11 @@ def _label(name: str) -> str:
 
 def _read(path: Path) -> bytes | None:
     try:
-        data = read_regular(path, DEFAULT_LIMITS.config_bytes + 1)
+        data = read_regular(path, DEFAULT_LIMITS.document_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if len(data) > DEFAULT_LIMITS.config_bytes:
-        raise ValueError(f"it has more than {DEFAULT_LIMITS.config_bytes:,} bytes")
+    if len(data) > DEFAULT_LIMITS.document_bytes:
+        raise ValueError(f"it has more than {DEFAULT_LIMITS.document_bytes:,} bytes")
     return data
 
 

@@ -1,20 +1,24 @@
 """What the files of each client say: pure functions from the values of a file to servers.
 
-Each client has its own keys and its own way to write variables. `clients.py` has the reader of each file.
+Each client has its own keys and its own way to write variables. `client_files` has the reader of each file.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Final, cast
 
+from skillwire.clients import Places
 from skillwire.host.importers.base import (
+    ClientFile,
     ClientServer,
     FileContents,
+    Reader,
     Skip,
-    Surroundings,
     Table,
     as_table,
     entries,
@@ -33,29 +37,29 @@ _GEMINI_VARIABLE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_][A-Za-z0-9_]*
 _OPENCODE_VARIABLE: Final = re.compile(r"\{(env|file):([^{}]*)\}")
 
 
-def read_claude_desktop(values: object, around: Surroundings) -> FileContents:
+def read_claude_desktop(values: object, around: Places) -> FileContents:
     """`mcpServers`, every text unchanged."""
     return FileContents(servers=tuple(entries(table(values, "mcpServers"), literal)))
 
 
-def read_cursor(values: object, around: Surroundings) -> FileContents:
+def read_cursor(values: object, around: Places) -> FileContents:
     """`mcpServers`, with `${env:VAR}` and a few places. Windsurf has the same keys and variables."""
     found = entries(table(values, "mcpServers"), lambda text: fill_editor(text, around))
     return FileContents(servers=tuple(found))
 
 
-def read_vscode(values: object, around: Surroundings) -> FileContents:
+def read_vscode(values: object, around: Places) -> FileContents:
     """`servers`, with `${env:VAR}`, `${input:...}` and a few places."""
     found = entries(table(values, "servers"), lambda text: fill_editor(text, around))
     return FileContents(servers=tuple(found))
 
 
-def read_vscode_settings(values: object, around: Surroundings) -> FileContents:
+def read_vscode_settings(values: object, around: Places) -> FileContents:
     """`settings.json`, which used to have the servers under `mcp`."""
     return read_vscode(table(values, "mcp"), around)
 
 
-def read_zed(values: object, around: Surroundings) -> FileContents:
+def read_zed(values: object, around: Places) -> FileContents:
     """`context_servers`, every text unchanged. Zed itself starts those of its extensions."""
     found = table(values, "context_servers").items()
     return FileContents(servers=tuple(_zed_server(name, given) for name, given in found))
@@ -74,13 +78,13 @@ def _zed_server(name: str, given: object) -> ClientServer:
     return entry(name, values, literal)
 
 
-def read_claude_project(values: object, around: Surroundings) -> FileContents:
+def read_claude_project(values: object, around: Places) -> FileContents:
     """`.mcp.json`: `mcpServers`, with `${VAR}` and `${VAR:-default}`."""
     found = entries(table(values, "mcpServers"), lambda text: fill_shell(text, around))
     return FileContents(servers=tuple(found))
 
 
-def read_claude_user(values: object, around: Surroundings) -> FileContents:
+def read_claude_user(values: object, around: Places) -> FileContents:
     """`~/.claude.json`: servers of the user and of each project; only the current project's are used."""
     projects = table(values, "projects")
     here = projects.get(str(around.project))
@@ -99,7 +103,7 @@ def read_claude_user(values: object, around: Surroundings) -> FileContents:
     return FileContents(servers=tuple(servers), off=off)
 
 
-def read_claude_settings(values: object, around: Surroundings) -> FileContents:
+def read_claude_settings(values: object, around: Places) -> FileContents:
     """`settings.json`: no servers, but what is disabled, denied and forbidden."""
     denied = as_table(values).get("deniedMcpServers")
     rules = [as_table(rule) for rule in cast("list[object]", denied)] if isinstance(denied, list) else []
@@ -122,7 +126,7 @@ def _claude_denies(rule: Table, server: ClientServer) -> bool:
     return isinstance(url, str) and bool(place.url) and fnmatchcase(place.url, url)
 
 
-def read_codex(values: object, around: Surroundings) -> FileContents:
+def read_codex(values: object, around: Places) -> FileContents:
     """`mcp_servers`, every text unchanged; `mcp_skills = false` and disabled skills stay so."""
     servers = tuple(
         _codex_server(name, given, around) for name, given in table(values, "mcp_servers").items()
@@ -138,7 +142,7 @@ def read_codex(values: object, around: Surroundings) -> FileContents:
     return FileContents(servers=servers, exclude=tuple(off))
 
 
-def _codex_server(name: str, given: object, around: Surroundings) -> ClientServer:
+def _codex_server(name: str, given: object, around: Places) -> ClientServer:
     values = as_table(given)
     headers = {key: literal(value) for key, value in texts(values.pop("http_headers", None)).items()}
     for key, variable in texts(values.pop("env_http_headers", None)).items():
@@ -159,7 +163,7 @@ def _codex_server(name: str, given: object, around: Surroundings) -> ClientServe
     return replace(server, skills=skills is not False)
 
 
-def read_gemini(values: object, around: Surroundings) -> FileContents:
+def read_gemini(values: object, around: Places) -> FileContents:
     """`mcpServers`, with `$VAR`; `mcp`, `skills` and `admin` restrict them."""
     mcp, skills, admin = (table(values, key) for key in ("mcp", "skills", "admin"))
     allowed = names(mcp, "allowed") if listed(mcp, "allowed") is not None else None
@@ -176,7 +180,7 @@ def read_gemini(values: object, around: Surroundings) -> FileContents:
     )
 
 
-def _gemini_server(name: str, given: object, around: Surroundings) -> ClientServer:
+def _gemini_server(name: str, given: object, around: Places) -> ClientServer:
     values = as_table(given)
     return replace(
         entry(name, given, lambda text: _gemini_fill(text, around)),
@@ -186,20 +190,20 @@ def _gemini_server(name: str, given: object, around: Surroundings) -> ClientServ
     )
 
 
-def _gemini_fill(text: str, around: Surroundings) -> str:
+def _gemini_fill(text: str, around: Places) -> str:
     def value(match: re.Match[str]) -> str:
         return f"${{{match[2]}}}" if match[2] else fill_shell(match[0], around)
 
     return _GEMINI_VARIABLE.sub(value, text)
 
 
-def read_goose(values: object, around: Surroundings) -> FileContents:
+def read_goose(values: object, around: Places) -> FileContents:
     """`extensions`, some of which are MCP servers."""
     found = table(values, "extensions").items()
     return FileContents(servers=tuple(_goose_server(name, given, around) for name, given in found))
 
 
-def _goose_server(name: str, given: object, around: Surroundings) -> ClientServer:
+def _goose_server(name: str, given: object, around: Places) -> ClientServer:
     values = as_table(given)
     inner = values.pop("config", None)
     values |= as_table(inner)
@@ -219,7 +223,7 @@ def _goose_server(name: str, given: object, around: Surroundings) -> ClientServe
     return entry(name, renamed, lambda text: fill_shell(text, around))
 
 
-def read_copilot(values: object, around: Surroundings) -> FileContents:
+def read_copilot(values: object, around: Places) -> FileContents:
     """`mcpServers`, with `${VAR}`. The type `local` means stdio."""
     return FileContents(
         servers=tuple(
@@ -230,7 +234,7 @@ def read_copilot(values: object, around: Surroundings) -> FileContents:
     )
 
 
-def read_copilot_settings(values: object, around: Surroundings) -> FileContents:
+def read_copilot_settings(values: object, around: Places) -> FileContents:
     """The settings have no servers, only the names of disabled ones."""
     known = as_table(values)
     off = frozenset[str]()
@@ -239,7 +243,7 @@ def read_copilot_settings(values: object, around: Surroundings) -> FileContents:
     return FileContents(off=off, exclude=tuple(sorted(names(known, "disabledSkills"))))
 
 
-def read_opencode(values: object, around: Surroundings) -> FileContents:
+def read_opencode(values: object, around: Places) -> FileContents:
     """`mcp`, with `{env:VAR}`; skills that `permission` denies stay out."""
     permission = table(values, "permission").get("skill")
     rules = table(table(values, "permission"), "skill")
@@ -271,9 +275,40 @@ def _opencode_fill(text: str) -> str:
     return _OPENCODE_VARIABLE.sub(value, literal(text))
 
 
-def read_wayland(values: object, around: Surroundings) -> FileContents:
+def read_wayland(values: object, around: Places) -> FileContents:
     """`mcp.servers`, with `${VAR}`; `mcp_servers` of the default profile says which are connected."""
     found = entries(table(table(values, "mcp"), "servers"), lambda text: fill_shell(text, around))
     profile = table(table(values, "profiles"), "default")
     allowed = listed(profile, "mcp_servers")
     return FileContents(servers=tuple(found), allowed=None if allowed is None else frozenset(allowed))
+
+
+READERS: Final[Mapping[str, Reader]] = {
+    "claude-project": read_claude_project,
+    "claude-settings": read_claude_settings,
+    "claude-user": read_claude_user,
+    "codex": read_codex,
+    "copilot": read_copilot,
+    "copilot-settings": read_copilot_settings,
+    "editor": read_cursor,
+    "gemini": read_gemini,
+    "goose": read_goose,
+    "opencode": read_opencode,
+    "plain": read_claude_desktop,
+    "vscode": read_vscode,
+    "vscode-settings": read_vscode_settings,
+    "wayland": read_wayland,
+    "zed": read_zed,
+}
+"""The reader of each dialect in the table of clients."""
+
+
+def client_files(places: Places) -> list[ClientFile]:
+    """Every file to look at, the user's first, so that a project cannot take the name of a user's server."""
+    known: dict[Path, ClientFile] = {}
+    for client, file, path in places.config_files():
+        read = ClientFile(
+            client=client.name, path=path, read=READERS[file.dialect], of_project=file.of_project
+        )
+        known.setdefault(path, read)
+    return list(known.values())

@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 from skillwire.errors import SourceError
 from skillwire.host.styles.base import Style
-from skillwire.issues import shown
+from skillwire.text import shown
 
 DEFAULT = "spec"
 

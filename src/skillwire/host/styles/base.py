@@ -7,24 +7,261 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from enum import IntEnum
+from typing import Any, Final, Protocol, TypeAlias
 
-from skillwire.catalog.naming import Naming, Spellings, plain_name, spec_spellings
-from skillwire.catalog.registry import RegisteredSkill
-from skillwire.catalog.render import LOAD_TOOL, CatalogText, render_catalog, render_file, render_skill
-from skillwire.errors import FrontmatterMismatch, LimitExceeded
-from skillwire.host.styles.fields import SkillFields, is_visible, typed_fields
-from skillwire.host.styles.ranks import KeeperOf, Ranks, nobody_keeps
-from skillwire.issues import shown
+from skillwire.catalog import (
+    LOAD_TOOL,
+    CatalogText,
+    Collision,
+    Keeper,
+    Naming,
+    RegisteredSkill,
+    SkillKey,
+    Spellings,
+    plain_name,
+    render_catalog,
+    render_file,
+    render_skill,
+)
+from skillwire.catalog.naming import nobody, spec_spellings
+from skillwire.consent import file_lines, single_file
+from skillwire.errors import AmbiguousName, FrontmatterMismatch, LimitExceeded, SkillNotFound
+from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.uris import SkillUri, shown_uri, split_uri
-from skillwire.text import clean_line
-from skillwire.trust.approval import FileChange, Reason
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import VerifiedFile, VerifiedSkill
+from skillwire.skill import SkillEntry, SkillResource, SkillUri, is_inside, shown_uri, skill_root, split_uri
+from skillwire.text import clean_line, shown
+from skillwire.trust import (
+    FileChange,
+    Origin,
+    Reason,
+    VerifiedFile,
+    VerifiedSkill,
+    looks_like_uri,
+    requested_tools,
+)
+
+ALL_FIELDS: Final = frozenset(
+    {
+        "name",
+        "description",
+        "allowed-tools",
+        "model",
+        "effort",
+        "when-to-use",
+        "paths",
+        "argument-hint",
+        "disable-model-invocation",
+        "user-invocable",
+    }
+)
+INVOCATION: Final = frozenset({"disable-model-invocation", "user-invocable", "argument-hint"})
+"""Who may invoke a skill, and with what. They apply in every style, because they only restrict."""
+_LINE: Final = 1024
+_WORD: Final = 100
+_GLOBS: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFields:
+    """The fields that a style supports. All others are empty, whatever the skill says."""
+
+    name: str = ""
+    """The name in the frontmatter; the handle, once the skill is loaded."""
+    description: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    model: str = ""
+    effort: str = ""
+    when_to_use: str = ""
+    paths: tuple[str, ...] = ()
+    argument_hint: str = ""
+    """What a user can type after its slash command."""
+    disable_model_invocation: bool = False
+    """Whether only users may load it: the model does not see it."""
+    user_invocable: bool = True
+    """Whether it is a slash command for users."""
+
+
+def typed_fields(frontmatter: Mapping[str, JsonValue], honored: Collection[str] = ALL_FIELDS) -> SkillFields:
+    """The fields of a frontmatter. A field of an unexpected type is ignored."""
+
+    def get(key: str) -> JsonValue:
+        counts = key in honored or key in INVOCATION
+        return frontmatter.get(key, frontmatter.get(key.replace("-", "_"))) if counts else None
+
+    return SkillFields(
+        name=_line(get("name"), _WORD),
+        description=_line(get("description"), _LINE),
+        allowed_tools=requested_tools(get("allowed-tools")),
+        model=_line(get("model"), _WORD),
+        effort=_line(get("effort"), _WORD),
+        when_to_use=_line(get("when-to-use"), _LINE),
+        paths=_globs(get("paths")),
+        argument_hint=_line(get("argument-hint"), _LINE),
+        disable_model_invocation=get("disable-model-invocation") is True,
+        user_invocable=get("user-invocable") is not False,
+    )
+
+
+def is_visible(paths: Collection[str], working: Collection[str]) -> bool:
+    """Whether a skill with these globs is in the catalog: if it has none, or one matches a working path."""
+    return not paths or any(glob_matches(glob, path) for glob in paths for path in working)
+
+
+def glob_matches(glob: str, path: str) -> bool:
+    """Whether a glob matches a path: `*` and `?` stay within a segment, `**` matches any number of them.
+
+    A glob without a slash matches a file of that name in any directory. As the glob may come from a hostile
+    server, the time is bounded by the product of both lengths.
+    """
+    pattern = glob.replace("\\", "/").strip("/").split("/")
+    segments = path.replace("\\", "/").strip("/").split("/")
+    if len(pattern) == 1 and pattern != ["**"]:
+        return _segment_matches(pattern[0], segments[-1])
+    # reached[n]: whether the pattern so far matches the first n segments.
+    reached = [True] + [False] * len(segments)
+    for part in pattern:
+        if part == "**":
+            for at in range(1, len(reached)):
+                reached[at] = reached[at] or reached[at - 1]
+        else:
+            fits = [_segment_matches(part, segment) for segment in segments]
+            reached = [False] + [before and fit for before, fit in zip(reached, fits, strict=False)]
+    return reached[-1]
+
+
+def _segment_matches(pattern: str, text: str) -> bool:
+    at = mark = 0
+    star = -1
+    place = 0
+    while place < len(text):
+        if at < len(pattern) and pattern[at] == "*":
+            star, mark, at = at, place, at + 1
+        elif at < len(pattern) and pattern[at] in ("?", text[place]):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            mark += 1
+            at, place = star + 1, mark
+        else:
+            return False
+    return not pattern[at:].strip("*")
+
+
+def _line(value: JsonValue, limit: int) -> str:
+    return clean_line(value, limit=limit).text if isinstance(value, str) else ""
+
+
+def _globs(value: JsonValue) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = list(value.split(","))
+    if not isinstance(value, list):
+        return ()
+    lines = (_line(item, _WORD) for item in value[:_GLOBS])
+    return tuple(line for line in lines if line)
+
+
+class Layer(IntEnum):
+    """Where skills come from, in the order of Wayland: the first takes precedence."""
+
+    BUNDLED = 0
+    """Skills that are part of the agent."""
+    MCP = 1
+    USER = 2
+    PROJECT = 3
+    ADDED = 4
+    """A directory that was named for this run."""
+    COMMANDS = 5
+    """A folder of flat command files, which agents used before skills."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Rank:
+    """A layer, and the position of the origin among those that the user named in it."""
+
+    layer: Layer
+    number: int
+
+
+Ranks: TypeAlias = Mapping[Origin, Rank]
+KeeperOf: TypeAlias = Callable[[Ranks], Keeper]
+
+
+def nobody_keeps(ranks: Ranks) -> Keeper:
+    """No skill keeps the name: all are shown with their origin."""
+    return nobody
+
+
+def highest_layer_keeps(ranks: Ranks) -> Keeper:
+    """The skill of the first layer keeps the name; within a layer, that of the origin named first."""
+    return lambda claimants: _single_best(claimants, lambda origin: (False, ranks[origin]))
+
+
+def local_then_first_keeps(ranks: Ranks) -> Keeper:
+    """A local skill keeps the name; if there is none, the skill of the server that was named first."""
+    return lambda claimants: _single_best(claimants, lambda origin: (not origin.is_local, ranks[origin]))
+
+
+def local_keeps(ranks: Ranks) -> Keeper:
+    """A local skill keeps the name; a skill of a server never does."""
+
+    def keeper(claimants: Sequence[SkillKey]) -> SkillKey | None:
+        local = [key for key in claimants if key.origin.is_local]
+        return _single_best(local, lambda origin: (False, ranks[origin])) if local else None
+
+    return keeper
+
+
+def _single_best(
+    claimants: Sequence[SkillKey], order: Callable[[Origin], tuple[bool, Rank]]
+) -> SkillKey | None:
+    """The skill of the best rank, unless its origin has two of that name, which need their paths (ENT-5)."""
+    best = min((key.origin for key in claimants), key=order)
+    keys = [key for key in claimants if key.origin == best]
+    return keys[0] if len(keys) == 1 else None
+
+
+def collision_lines(collision: Collision) -> tuple[str, ...]:
+    """Messages for the user: one for each skill that is masked by another, or one for all."""
+    winners = [skill for skill in collision.skills if skill.handle == collision.handle]
+    if len(winners) != 1:
+        return (str(collision),)
+    (winner,) = winners
+    return tuple(
+        f"{collision.handle} from {skill.origin} is masked by the one from {winner.origin}; "
+        f"it can be loaded as {skill.handle}"
+        for skill in collision.skills
+        if skill.key != winner.key
+    )
+
+
+def file_refusal(path: str, tool: str) -> str:
+    """Why a file tool must refuse this path; empty if it is a path. `tool` is the one that reads URIs."""
+    # SEC-3: `file:/x` has only one slash, but is a URI too.
+    if not looks_like_uri(path):
+        return ""
+    return f"{shown(path)} is a URI, not a file: read it with {tool}"
+
+
+def owner_of(
+    uri: SkillUri, skills: Iterable[RegisteredSkill], listing: Iterable[Origin], servers: Iterable[Origin]
+) -> Origin:
+    """The only server that has a URI: by its skills, otherwise by its listing, otherwise the only server.
+
+    If several have it, this is an `AmbiguousName` (ENT-4).
+    """
+    owners = {
+        skill.origin
+        for skill in skills
+        if not skill.origin.is_local and (skill.uri == uri or is_inside(uri, skill_root(skill.uri)))
+    }
+    candidates = sorted(owners or set(listing) or set(servers))
+    if not candidates:
+        raise SkillNotFound(f"no server serves {shown_uri(uri)}: check the URI", uri=uri)
+    if len(candidates) > 1:
+        raise AmbiguousName(shown_uri(uri), [origin.label for origin in candidates], kind="servers")
+    return candidates[0]
 
 
 def no_path(origin: Origin, uri: SkillUri) -> str:
@@ -56,6 +293,8 @@ class Question(Protocol):
 
     @property
     def skill(self) -> RegisteredSkill: ...
+    @property
+    def files(self) -> tuple[SkillResource, ...]: ...
     @property
     def reason(self) -> Reason: ...
     @property
@@ -142,7 +381,7 @@ def spec_tag(skill: RegisteredSkill) -> str:
 def plain_confirmation(question: Question) -> str:
     """The question as plain text. The skill's own description comes last, in quotation marks."""
     skill = question.skill
-    lines = [f"Load the skill {skill.handle} from the {skill.origin}? ({question.reason.value})"]
+    lines = [f"{_act(question)} from the {skill.origin}?", question.reason.sentence, *covered_lines(question)]
     if question.nested:
         lines.append("It is inside another skill and needs an approval of its own.")
     if question.changes:
@@ -152,6 +391,18 @@ def plain_confirmation(question: Question) -> str:
         lines.append(f"It requests these tools; loading it does not grant them: {tools}")
     lines.append(f'Its own description: "{clean_line(skill.entry.description, limit=500).text}"')
     return "\n".join(lines)
+
+
+def _act(question: Question) -> str:
+    skill = question.skill
+    if path := single_file(skill.entry, question.files):
+        return f"Read {path} of the skill {skill.handle}"
+    return f"Load the skill {skill.handle}"
+
+
+def covered_lines(question: Question) -> list[str]:
+    """The files that a yes covers, a line for each."""
+    return ["A yes covers:", *(f"- {line}" for line in file_lines(question.skill.entry, question.files))]
 
 
 def nothing_mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[RegisteredSkill]:

@@ -7,16 +7,21 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from skillwire.catalog.naming import clean_handle, fold_handle
-from skillwire.catalog.registry import RegisteredSkill
-from skillwire.catalog.render import CatalogText, fit_catalog
-from skillwire.host.styles import texts
-from skillwire.host.styles.base import RenderContext, Style
-from skillwire.host.styles.ranks import local_keeps
-from skillwire.host.styles.spec import read_resource_tool
-from skillwire.skill.entries import SkillEntry
+from skillwire.catalog import CatalogText, RegisteredSkill, clean_handle, fit_catalog, fold_handle
+from skillwire.host.styles.base import RenderContext, Style, local_keeps
+from skillwire.host.styles.spec import (
+    fenced_skill,
+    has_server_skills,
+    list_description,
+    omitted_lines,
+    read_resource_tool,
+    resource_pointers,
+    skill_heading,
+    supporting,
+)
+from skillwire.skill import SkillEntry
 from skillwire.text import clean_line
-from skillwire.trust.verify import VerifiedSkill
+from skillwire.trust import VerifiedSkill
 
 READ_TOOL: Final = "read_mcp_resource"
 _HOW: Final = (
@@ -51,7 +56,7 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
     """The block. It mentions servers only if one of them has a skill in it."""
 
     def item(skill: RegisteredSkill) -> str:
-        said = texts.list_description(skill, context.limits, text=short_description(skill.entry))
+        said = list_description(skill, context.limits, text=short_description(skill.entry))
         if skill.origin.is_local:
             path = clean_line(context.path_of(skill) or skill.uri).text
             return f"- {skill.handle}: {said} (file: {path})"
@@ -59,8 +64,8 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
         return f"- {skill.handle}: {said} (uri: {uri}, server: {skill.origin.label})"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
-        preamble = [_PREAMBLE] if texts.has_server_skills(shown) else []
-        return "\n".join(["## Skills", _HOW, *preamble, *items, *texts.omitted_lines(omitted)])
+        preamble = [_PREAMBLE] if has_server_skills(shown) else []
+        return "\n".join(["## Skills", _HOW, *preamble, *items, *omitted_lines(omitted)])
 
     return fit_catalog(skills, item, frame, limits=context.limits)
 
@@ -86,20 +91,20 @@ def mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[Regis
 
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """An opened skill, with the name and description in its file."""
-    pointers = texts.resource_pointers(skill, texts.supporting(skill, context), READ_TOOL)
+    pointers = resource_pointers(skill, supporting(skill, context), READ_TOOL)
     about = [
         f"{key}: {clean_line(value, limit=context.limits.description_chars).text}"
         for key in ("name", "description")
         if isinstance(value := skill.frontmatter.get(key), str)
     ]
-    fenced = texts.fenced_skill(
+    fenced = fenced_skill(
         skill,
         handle,
         before=[*about, ""] if about else (),
         after=["", "Files:", *pointers] if pointers else (),
         salt=context.salt,
     )
-    return f"{texts.skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
+    return f"{skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
 
 
 STYLE: Final = Style(

@@ -7,19 +7,30 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from skillwire.catalog.naming import clean_handle, plain_name, skill_path
-from skillwire.catalog.registry import RegisteredSkill
-from skillwire.catalog.render import LOAD_TOOL, CatalogText, fit_catalog
+from skillwire.catalog import (
+    LOAD_TOOL,
+    CatalogText,
+    RegisteredSkill,
+    clean_handle,
+    fit_catalog,
+    plain_name,
+    skill_path,
+)
 from skillwire.errors import FormatError
-from skillwire.host.styles import texts
-from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
-from skillwire.host.styles.ranks import local_keeps
-from skillwire.host.styles.spec import READ_RESOURCE, RESOURCE_TOOL
-from skillwire.issues import shown
-from skillwire.skill.entries import SkillEntry
-from skillwire.trust.guards import looks_like_uri
-from skillwire.trust.origin import Origin
-from skillwire.trust.verify import VerifiedSkill
+from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec, local_keeps
+from skillwire.host.styles.spec import (
+    READ_RESOURCE,
+    RESOURCE_TOOL,
+    fenced_skill,
+    has_server_skills,
+    list_description,
+    omitted_lines,
+    skill_heading,
+    supporting,
+)
+from skillwire.skill import SkillEntry
+from skillwire.text import shown
+from skillwire.trust import Origin, VerifiedSkill, looks_like_uri
 
 _HOW: Final = (
     f"Skills are instructions for kinds of tasks. Load one by name with {LOAD_TOOL} before you start a "
@@ -54,16 +65,16 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
     """The section for each turn: a sentence, then one bullet for each skill."""
 
     def item(skill: RegisteredSkill) -> str:
-        said = texts.list_description(skill, context.limits).replace("•", "·")
+        said = list_description(skill, context.limits).replace("•", "·")
         return f"• {skill.handle} ({skill.origin.label}) - {said}"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
         # O2: local skills first, then those of servers in their own section.
         local = sum(skill.origin.is_local for skill in shown[: len(items)])
         lines = ["# Skills", _HOW, *items[:local]]
-        if texts.has_server_skills(shown):
+        if has_server_skills(shown):
             lines += ["## Skills of MCP servers", _SERVERS, *items[local:]]
-        return "\n".join([*lines, *texts.omitted_lines(omitted)])
+        return "\n".join([*lines, *omitted_lines(omitted)])
 
     skills = sorted(skills, key=lambda skill: not skill.origin.is_local)
     return fit_catalog(skills, item, frame, limits=context.limits)
@@ -88,16 +99,16 @@ def target(text: str, known: Callable[[str], bool]) -> Target:
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """A loaded skill. It ends with the calls that read its files, not with their contents."""
     handle = clean_handle(handle)
-    beside = texts.supporting(skill, context)
+    beside = supporting(skill, context)
     lines = [f'- {LOAD_TOOL}(name: "{handle}/{path}")' for path, _ in beside.files]
     if beside.more:
         lines.append(f"- {beside.more} more files")
     if beside.unknown:
         lines.append(f'- files are not listed; load one by path: {LOAD_TOOL}(name: "{handle}/PATH")')
     after = ["", "## Supporting Files", *lines] if lines else ()
-    fenced = texts.fenced_skill(skill, handle, after=after, salt=context.salt)
+    fenced = fenced_skill(skill, handle, after=after, salt=context.salt)
     place = skill.origin.label if skill.origin.is_local else f"MCP · {skill.origin.label}"
-    return f"# {handle} ({place})\n{texts.skill_heading(skill, handle, fenced)}\n{fenced.text}"
+    return f"# {handle} ({place})\n{skill_heading(skill, handle, fenced)}\n{fenced.text}"
 
 
 async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from skillwire.catalog.registry import Registry
-from skillwire.host.styles.base import Style
-from skillwire.host.styles.ranks import Layer, Rank
+from skillwire.catalog import Registry
+from skillwire.host.styles.base import Layer, Rank, Style
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import parse_uri
-from skillwire.trust.origin import Origin
+from skillwire.skill import DYNAMIC, SkillEntry, parse_uri
+from skillwire.trust import Origin
 
 _LOCAL: Final = Origin.local("project")
 _DEMO: Final = Origin.mcp("demo")

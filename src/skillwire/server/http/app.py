@@ -1,20 +1,30 @@
-"""HttpApp: the ASGI application of a skill server, with `/mcp`, `/healthz` and `/metrics`."""
+"""McpEndpoint: the ASGI application at `/mcp`, and `library_app`, the HTTP frontend of a skill library."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote, unquote
 
-from skillwire.issues import shown
+import anyio
+import anyio.to_thread
+
+from skillwire.access import Caller, Identity
+from skillwire.errors import SkillwireError
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.net import ArchiveFile, archive_file, write_tar_gz
+from skillwire.server.fastpath import ERA, FastPath
 from skillwire.server.http.asgi import (
+    CALLER,
     Asgi,
+    BodyGate,
     EventStreams,
+    Headers,
     LazyApp,
     LifespanApp,
     OpenRequest,
@@ -22,148 +32,281 @@ from skillwire.server.http.asgi import (
     Scope,
     Send,
     refuse_method,
+    replay,
     respond,
 )
-from skillwire.server.http.auth import CHALLENGE, DEFAULT_NAME, INVALID_TOKEN, Tokens
-from skillwire.server.http.telemetry import METRICS_TYPE, ObservedApp, Request
+from skillwire.server.http.frontend import MCP_PATH, Gauges, HttpFrontend, Route, State, Status
+from skillwire.server.http.pool import ViewPool
 from skillwire.server.library import SkillLibrary
-from skillwire.version import VERSION
+from skillwire.skill import DYNAMIC, Digest, SkillEntry, digest_of, path_below, skill_root
+from skillwire.sources.wellknown import SCHEMA
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-MCP_PATH: Final = "/mcp"
-HEALTH_PATH: Final = "/healthz"
-METRICS_PATH: Final = "/metrics"
-SITE_PATH: Final = "/.well-known/agent-skills/"
-LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_JSON: Final = b"application/json"
-_REFRESH_SECONDS: Final = 1.0
-
-_log = logging.getLogger(__name__)
+FOLDER: Final = "/.well-known/agent-skills/"
+_DESCRIPTION: Final = 1024
+"""The longest description that the index may have, in characters."""
+_SHORT: Final = 16
+"""How many digits of the digest are in the name of an archive."""
 
 
-class HttpApp(ObservedApp):
-    """Serves a library. Each request passes these steps in order:
+@dataclass(frozen=True, slots=True)
+class _Artifact:
+    """An archive that is served.
 
-    1. the health check, which only says that the server is up unless there is a valid token,
-    2. the token,
-    3. the metrics,
-    4. the path and the `Host` header, which must name this server,
-    5. the fast path,
-    6. the SDK.
-
-    With `well_known`, the skills are also served under `/.well-known/agent-skills/`, at step 5.
-
-    `server` creates the SDK's server when it is first needed. `around` is open while the application runs.
+    Its path changes with its bytes, so it can be cached for ever.
     """
 
-    def __init__(
-        self,
-        library: SkillLibrary,
-        mcp: McpEndpoint,
-        *,
-        token: str | Tokens | None = None,
-        well_known: bool = False,
-    ) -> None:
-        super().__init__()
+    entry: SkillEntry
+    data: bytes
+    digest: Digest
+
+    @property
+    def path(self) -> str:
+        return f"{self.entry.name}-{self.digest[len('sha256:') :][:_SHORT]}.tar.gz"
+
+
+class SkillSite:
+    """Responds with the index and its archives. Access is checked before."""
+
+    def __init__(self, library: SkillLibrary) -> None:
         self._library = library
-        self._mcp = mcp
-        self._hosts = HostNames(mcp.names)
-        self._tokens = Tokens({DEFAULT_NAME: token}) if isinstance(token, str) else token
-        self._site: Asgi | None = None
-        if well_known:
-            from skillwire.server.http.wellknown import SkillSite
+        self._artifacts: dict[str, _Artifact] = {}
+        self._building = anyio.Lock()
 
-            self._site = SkillSite(library)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if await refuse_method(scope, send):
+            return
+        await self._answer(scope, send, unquote(scope["path"][len(FOLDER) :]))
 
-    def end_streams(self) -> None:
-        """End the event streams that clients keep open."""
-        self._mcp.end_streams()
-
-    async def _serve(self, scope: Scope, receive: Receive, request: Request) -> None:
-        path, send = scope["path"], request.observe
-        user = "" if self._tokens is None else self._tokens.name_for(scope["headers"])
-        request.user = user or ""
-        if path == HEALTH_PATH:
-            await self._report_health(scope, send, is_known=user is not None)
-        elif user is None:
-            await self._refuse_token(scope, send)
-        elif path == METRICS_PATH:
-            await self._report_metrics(scope, send)
-        elif (app := self._app_at(path)) is None:
+    async def _answer(self, scope: Scope, send: Send, name: str) -> None:
+        artifacts = await self._current()
+        if name == "index.json":
+            rows = [
+                {
+                    "name": one.entry.name,
+                    "type": "archive",
+                    "description": one.entry.description[:_DESCRIPTION],
+                    "url": quote(one.path),
+                    "digest": one.digest,
+                }
+                for one in artifacts.values()
+            ]
+            body = json.dumps({"$schema": SCHEMA, "skills": rows}, indent=1) + "\n"
+            await respond(scope, send, 200, body, media=b"application/json")
+            return
+        found = next((one for one in artifacts.values() if one.path == name), None)
+        if found is None:
             await respond(scope, send, 404, "Not Found\n")
-        elif not self._hosts.match(scope):
-            await self._refuse_host(scope, send)
         else:
-            await app(scope, receive, send)
+            headers = [(b"content-type", b"application/gzip"), (b"content-length", b"%d" % len(found.data))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            body = b"" if scope["method"] == "HEAD" else found.data
+            await send({"type": "http.response.body", "body": body})
 
-    def _app_at(self, path: str) -> Asgi | None:
-        if path == MCP_PATH:
-            return self._mcp
-        return self._site if path.startswith(SITE_PATH) else None
+    async def _current(self) -> dict[str, _Artifact]:
+        """The archive of every listed skill by name; unchanged ones are reused."""
+        async with self._building:
+            entries = await self._library.entries()
+            made: dict[str, _Artifact] = {}
+            for entry in entries:
+                if entry.resources is DYNAMIC or entry.name in made:
+                    continue  # An index has each name once.
+                known = self._artifacts.get(entry.name)
+                if known is not None and known.entry == entry:
+                    made[entry.name] = known
+                    continue
+                try:
+                    made[entry.name] = await self._make(entry)
+                except SkillwireError:
+                    continue  # It changed while it was read; the next request includes it.
+            self._artifacts = made
+            return made
 
-    async def _refuse_host(self, scope: Scope, send: Send) -> None:
-        given = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
-        host = shown(given.rpartition(":")[0] or given, 100) or "another name"
-        text = f"This server is not known as {host}. If it should be, start it with --allow-host {host}"
-        self.telemetry.warn(
-            _log,
-            "host",
-            f"421 for {_client(scope)}: the request is addressed to {host}; "
-            f"allow it with --allow-host {host}",
-        )
-        await respond(scope, send, 421, f"{text}\n")
+    async def _make(self, entry: SkillEntry) -> _Artifact:
+        root = skill_root(entry.uri)
+        files: list[ArchiveFile] = []
+        for resource in () if entry.resources is DYNAMIC else entry.resources:
+            data = (await self._library.read(resource.uri)).data
+            path = "/".join(path_below(resource.uri, root))
+            files.append(archive_file(path, data))
+        data = await anyio.to_thread.run_sync(write_tar_gz, files)
+        return _Artifact(entry, data, digest_of(data))
 
-    async def _refuse_token(self, scope: Scope, send: Send) -> None:
-        is_given = any(name == b"authorization" for name, _ in scope["headers"])
-        reason = "the token is not valid" if is_given else "there is no token"
-        self.telemetry.warn(_log, "token", f"401 for {_client(scope)}: {reason}")
-        challenge = INVALID_TOKEN if is_given else CHALLENGE
-        text = "A bearer token is required.\n"
-        await respond(scope, send, 401, text, headers=[(b"www-authenticate", challenge)])
 
-    async def _report_health(self, scope: Scope, send: Send, *, is_known: bool) -> None:
-        if await refuse_method(scope, send):
+_MOST_BODY: Final = 65_536
+_ACCEPTED: Final = frozenset(
+    {
+        b"application/json, text/event-stream",
+        b"application/json,text/event-stream",
+        b"text/event-stream, application/json",
+        b"text/event-stream,application/json",
+    }
+)
+# Headers that do not change the meaning of a request. With any other header, the request is for the SDK.
+_HARMLESS: Final = frozenset(
+    {
+        b"accept-encoding",
+        b"accept-language",
+        b"authorization",
+        b"cache-control",
+        b"connection",
+        b"pragma",
+        b"sec-fetch-mode",
+        b"traceparent",
+        b"tracestate",
+        b"user-agent",
+    }
+)
+_CHECKED: Final = frozenset(
+    {
+        b"accept",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+    }
+)
+_KNOWN: Final = _HARMLESS | _CHECKED
+_VERSION: Final = ERA.encode("ascii")
+
+
+class RequestHead(NamedTuple):
+    """What the headers of an eligible request require of its body."""
+
+    length: int
+    method: bytes
+    name: bytes
+
+    def matches(self, method: bytes, name: bytes | None) -> bool:
+        """Whether the headers match the body. A `name` of `None` is not compared."""
+        return self.method == method and (name is None or self.name == name)
+
+
+class FastPathMiddleware:
+    """Responds through the fast path if possible, and passes everything else on."""
+
+    def __init__(self, fast_path: FastPath, app: Asgi) -> None:
+        self._fast_path = fast_path
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_eligible = scope["method"] == "POST" and not scope["query_string"]
+        head = check_headers(scope["headers"]) if is_eligible else None
+        if head is None:
+            await self._app(scope, receive, send)
             return
-        status, health = 200, {"status": "ok"}
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        messages = [message]
+        while message.get("more_body", False) and len(body) <= head.length:
+            message = await receive()
+            messages.append(message)
+            body += message.get("body", b"")
+        is_whole = message["type"] == "http.request" and len(body) == head.length
+        response = await self._respond(head, body) if is_whole else None
+        if response is None:
+            await self._app(scope, replay(messages, receive), send)
+            return
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(response))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": response})
+
+    async def _respond(self, head: RequestHead, body: bytes) -> bytes | None:
+        found = self._fast_path.cached(body)
+        if found is not None:
+            id_json, cached = found
+            return cached.to(id_json) if head.matches(cached.method, cached.name) else None
+        request = self._fast_path.parse(body)
+        if request is None or not head.matches(request.method.encode("ascii"), request.name):
+            return None
+        return await self._fast_path.respond(request)
+
+
+def check_headers(headers: Headers) -> RequestHead | None:
+    """The requirements of an eligible request; `None` for a request that is for the SDK."""
+    known = dict(headers)
+    if len(known) != len(headers) or not _KNOWN.issuperset(known):
+        return None
+    get = known.get
+    length = get(b"content-length", b"")
+    if (
+        get(b"content-type") != b"application/json"
+        or get(b"accept") not in _ACCEPTED
+        or get(b"mcp-protocol-version") != _VERSION
+        or not length.isdigit()
+        or len(length) > 6
+        or int(length) > _MOST_BODY
+    ):
+        return None
+    return RequestHead(int(length), get(b"mcp-method", b""), get(b"mcp-name", b""))
+
+
+SITE_PATH: Final = "/.well-known/agent-skills/"
+_ONLY: Final = None
+"""The key of the one view of a library: all callers see the same."""
+
+
+def library_app(
+    library: SkillLibrary,
+    endpoint: McpEndpoint,
+    identity: Identity[Caller],
+    *,
+    allowed_hosts: Iterable[str],
+    well_known: bool,
+    limits: Limits,
+) -> HttpFrontend[Caller, None]:
+    """The frontend of a library. With `well_known`, the skills are also served under
+    `/.well-known/agent-skills/`."""
+    routes: list[Route[Caller]] = []
+    if well_known:
+        site = SkillSite(library)
+
+        async def serve_site(_caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+            await site(scope, receive, send)
+
+        routes.append(Route(SITE_PATH, serve_site, is_prefix=True))
+    pool: ViewPool[None] = ViewPool(lambda _key: (endpoint, None), limits=limits)
+
+    @asynccontextmanager
+    async def running() -> AsyncGenerator[None]:
+        view = await pool.acquire(_ONLY)  # Held, so that it stays open without requests.
         try:
-            skills = await self._library.count()
-            problems = sum(problem.is_left_out for problem in await self._library.problems())
-        except Exception as error:  # Whatever a source raises, the server itself is up.
-            _log.error("the skills cannot be listed: %s", error)
-            status, health = 503, {"status": "error"}
-        else:
-            if is_known:
-                health |= {"version": VERSION, "skills": skills, "left_out": problems}
-                health |= {"uptime_seconds": round(time.time() - self.telemetry.started)}
-        await respond(scope, send, status, json.dumps(health) + "\n", media=_JSON)
+            yield
+        finally:
+            pool.release(view)
 
-    async def _report_metrics(self, scope: Scope, send: Send) -> None:
-        if await refuse_method(scope, send):
-            return
-        skills = await self._library.count()
-        left_out = sum(problem.is_left_out for problem in await self._library.problems())
-        gauges = {
+    async def state() -> State:
+        await library.count()
+        return "ok"
+
+    async def counts() -> tuple[int, int]:
+        return await library.count(), sum(problem.is_left_out for problem in await library.problems())
+
+    async def health() -> dict[str, object]:
+        skills, left_out = await counts()
+        return {"skills": skills, "left_out": left_out}
+
+    async def gauges() -> Gauges:
+        skills, left_out = await counts()
+        return {
             "skills": ("Skills served.", float(skills)),
             "skills_left_out": ("Files and skills left out.", float(left_out)),
-            "connections": ("Open HTTP connections.", float(self.connections())),
-            "start_time_seconds": ("When the server started.", self.telemetry.started),
         }
-        await respond(scope, send, 200, self.telemetry.render(gauges), media=METRICS_TYPE)
 
-    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
-        refreshing = asyncio.ensure_future(self._refresh_tokens())
-        try:
-            await self._mcp.run_lifespan(receive, send)
-        finally:
-            refreshing.cancel()
-
-    async def _refresh_tokens(self) -> None:
-        while self._tokens is not None:
-            await asyncio.sleep(_REFRESH_SECONDS)
-            with suppress(OSError):
-                await asyncio.to_thread(self._tokens.refresh)
+    return HttpFrontend(
+        identity,
+        pool,
+        routes,
+        view_of=lambda _caller, _headers: _ONLY,
+        status=Status(state=state, health=health, gauges=gauges),
+        running=running,
+        allowed_hosts=allowed_hosts,
+        limits=limits,
+    )
 
 
 class McpEndpoint:
@@ -192,11 +335,8 @@ class McpEndpoint:
 
         self._sdk = LazyApp(load, around)
         self._streams = EventStreams(self._sdk)
-        self._app: Asgi = self._streams if fast_path is None else fast_path(self._streams)
-
-    async def run_lifespan(self, receive: Receive, send: Send) -> None:
-        """The ASGI lifespan protocol."""
-        await self._sdk.run_lifespan(receive, send)
+        gate = BodyGate(self._streams, limits)
+        self._app: Asgi = gate if fast_path is None else fast_path(gate)
 
     async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
         """Run without the ASGI lifespan protocol until `stopping` is set. `started` is set once it runs."""
@@ -247,24 +387,16 @@ class _SdkApp:
         return self._app.router.lifespan_context(self._app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller: Caller | None = scope.get(CALLER)
+        if caller is not None and caller.credential:
+            # A session works only for the caller that opened it: the SDK compares this.
+            scope = {**scope, "user": _user(caller.name)}
         await self._app(scope, receive, send)
 
 
-class HostNames:
-    """The names that a server answers to: those of this machine itself, and those that were allowed."""
+@lru_cache(maxsize=10_000)
+def _user(name: str) -> Any:
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
 
-    def __init__(self, allowed: Iterable[str]) -> None:
-        self.all: tuple[str, ...] = (*LOOPBACK, *allowed)
-        self._encoded = frozenset(name.encode("ascii") for name in self.all)
-
-    def match(self, scope: Scope) -> bool:
-        """Whether the single `Host` header has one of them, with or without a port: no DNS rebinding."""
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1:
-            return False
-        name, _, port = hosts[0].rpartition(b":")
-        return (name in self._encoded and port.isdigit()) or hosts[0] in self._encoded
-
-
-def _client(scope: Scope) -> str:
-    return str((scope.get("client") or ("an unknown address",))[0])
+    return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))

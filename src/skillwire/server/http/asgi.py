@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+import json
+import logging
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from skillwire.access import Caller
+from skillwire.documents import check_json, read_json
+from skillwire.errors import LimitExceeded
+from skillwire.json_types import JsonValue, is_object
+from skillwire.limits import Limits
+from skillwire.text import shown
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -14,8 +27,11 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-TEXT = b"text/plain; charset=utf-8"
-_EVENT_STREAM = b"text/event-stream"
+TEXT: Final = b"text/plain; charset=utf-8"
+JSON: Final = b"application/json"
+CALLER: Final = "skillwire.caller"
+"""Where a request's scope has its caller."""
+_EVENT_STREAM: Final = b"text/event-stream"
 
 
 async def respond(
@@ -26,6 +42,11 @@ async def respond(
     lines = [(b"content-type", media), (b"content-length", b"%d" % len(data)), *(headers or ())]
     await send({"type": "http.response.start", "status": status, "headers": lines})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else data})
+
+
+async def respond_json(scope: Scope, send: Send, status: int, value: object) -> None:
+    """Send a JSON value as a whole response."""
+    await respond(scope, send, status, json.dumps(value, ensure_ascii=False) + "\n", media=JSON)
 
 
 async def refuse_method(scope: Scope, send: Send) -> bool:
@@ -72,22 +93,6 @@ class LazyApp:
         self._needed = asyncio.Event()
         self._ready: asyncio.Future[LifespanApp] | None = None
 
-    async def run_lifespan(self, receive: Receive, send: Send) -> None:
-        """The ASGI lifespan protocol."""
-        stopping, started = asyncio.Event(), asyncio.Event()
-        await receive()
-        running = asyncio.ensure_future(self.run(stopping, started))
-        starting = asyncio.ensure_future(started.wait())
-        await asyncio.wait({running, starting}, return_when=asyncio.FIRST_COMPLETED)
-        starting.cancel()
-        if running.done():
-            await running  # Raises the error of `around`.
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        stopping.set()
-        await running
-        await send({"type": "lifespan.shutdown.complete"})
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ready is None:
             raise RuntimeError("the application is not running; use an ASGI server that supports lifespans")
@@ -123,8 +128,9 @@ class LazyApp:
 class OpenRequest:
     """A request that is not over, and that may have become an event stream."""
 
-    def __init__(self, headers: Headers) -> None:
+    def __init__(self, headers: Headers, caller: Caller | None) -> None:
         self.headers = headers
+        self.caller = caller
         self.ending = asyncio.Event()
         self.streaming = asyncio.Event()
 
@@ -157,7 +163,7 @@ class EventStreams:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_open = is_read = False
-        request = OpenRequest(scope["headers"])
+        request = OpenRequest(scope["headers"], scope.get(CALLER))
         streaming = request.streaming
 
         async def observe(message: Message) -> None:
@@ -195,3 +201,251 @@ class EventStreams:
         if is_open and request.ending.is_set():
             # The client is still connected: end its stream properly.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedBody:
+    """The beginning of a request, for somebody who looks at it before it is served."""
+
+    data: bytes
+    """The whole body, or nothing of one that is too long."""
+    receive: Receive
+    """Receives the messages of the request from the first one on."""
+
+    @classmethod
+    async def read(cls, receive: Receive, limits: Limits) -> PeekedBody:
+        """Read a body up to the limit."""
+        messages: list[Message] = []
+        data = bytearray()
+        while True:
+            message = await receive()
+            messages.append(message)
+            data += message.get("body", b"")
+            if len(data) > limits.http_body_bytes:
+                return cls(b"", replay(messages, receive))
+            if message["type"] != "http.request" or not message.get("more_body", False):
+                return cls(bytes(data), replay(messages, receive))
+
+
+async def parse_json(data: bytes | str, limits: Limits, *, what: str = "the request") -> JsonValue:
+    """The value of a JSON text of a client, within the limits of documents.
+
+    One over `http_loop_bytes` is parsed in a thread, so that nobody else waits for it.
+    """
+    if len(data) > limits.http_loop_bytes:
+        return await asyncio.to_thread(read_json, data, what=what, limits=limits)
+    return read_json(data, what=what, limits=limits)
+
+
+class BodyGate:
+    """Passes on requests whose body is not too long and has not too many values.
+
+    A body over `http_loop_bytes`, which no client needs, is counted in a thread, and few of them are read at
+    once. What passes costs the SDK's parser, which runs on the event loop, a few milliseconds at most: see
+    docs/decisions/requests-are-counted-before-they-are-parsed.md.
+    """
+
+    def __init__(self, app: Asgi, limits: Limits) -> None:
+        self._app = app
+        self._limits = limits
+        self._large = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        limits = self._limits
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if not length.isdigit() or len(length) > 18 or int(length) > limits.http_body_bytes:
+            await self._refuse(scope, send)
+            return
+        chunks: list[Message] = []
+        size, is_large = 0, False
+        try:
+            while True:
+                message = await receive()
+                chunks.append(message)
+                size += len(message.get("body", b""))
+                if size > limits.http_body_bytes:
+                    await self._refuse(scope, send)
+                    return
+                if size > limits.http_loop_bytes and not is_large:
+                    if self._large >= limits.http_large_bodies:
+                        text = (
+                            f"Too many requests of over {limits.http_loop_bytes:,} bytes; try again later.\n"
+                        )
+                        await respond(scope, send, 503, text, headers=[(b"retry-after", b"1")])
+                        return
+                    is_large = True
+                    self._large += 1
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    break
+            body = b"".join(chunk.get("body", b"") for chunk in chunks)
+            try:
+                if is_large:
+                    await asyncio.to_thread(check_json, body)
+                else:
+                    check_json(body)
+            except LimitExceeded:
+                await respond(scope, send, 413, "The body of the request has too many values.\n")
+                return
+        finally:
+            self._large -= is_large
+        await self._app(scope, replay(chunks, receive), send)
+
+    async def _refuse(self, scope: Scope, send: Send) -> None:
+        text = f"The body of a request has at most {self._limits.http_body_bytes:,} bytes.\n"
+        await respond(scope, send, 413, text)
+
+
+def replay(messages: list[Message], receive: Receive) -> Receive:
+    """The messages already received, then those that follow."""
+    waiting = iter(messages)
+
+    async def replaying() -> Message:
+        for message in waiting:
+            return message
+        return await receive()
+
+    return replaying
+
+
+METRICS_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+# The methods that have their own label. All others share one, so that clients cannot create labels.
+_METHODS: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/directory/read",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "skills/get",
+        "skills/list",
+        "subscriptions/listen",
+        "tools/call",
+        "tools/list",
+    }
+)
+_MOST_BODY: Final = 16_384
+"""The method of a longer body is not looked for."""
+_BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+
+access_log = logging.getLogger("skillwire.access")
+
+
+class Request:
+    """One request in progress. `user` is the name of its caller."""
+
+    __slots__ = ("_body", "_header", "_receive", "bytes", "send", "started", "status", "user")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._header = dict(scope["headers"]).get(b"mcp-method", b"").decode("latin-1")
+        self._receive = receive
+        self._body = bytearray()
+        self.send = send
+        self.started = time.perf_counter()
+        self.status = 0
+        self.bytes = 0
+        self.user = ""
+
+    @property
+    def receive(self) -> Receive:
+        """Receives the messages of the request. Without an `Mcp-Method` header, the body is remembered."""
+        return self._receive if self._header else self._remember
+
+    @property
+    def method(self) -> str:
+        """The MCP method: that of the header, or in requests of 2025 that of the body; empty if unknown."""
+        if self._header or not self._body or len(self._body) > _MOST_BODY:
+            return self._header
+        try:
+            message: object = json.loads(self._body)
+        except (ValueError, RecursionError):
+            return ""
+        method = message.get("method") if is_object(message) else None
+        return method if isinstance(method, str) else ""
+
+    async def _remember(self) -> Message:
+        message = await self._receive()
+        if len(self._body) <= _MOST_BODY:
+            self._body += message.get("body", b"")[: _MOST_BODY + 1]
+        return message
+
+    def observe(self, message: Message) -> Awaitable[None]:
+        """Send a message of the response and record its status and size."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.bytes += len(message.get("body", b""))
+        return self.send(message)
+
+
+class Telemetry:
+    """Counts requests, and logs them if the logger `skillwire.access` is enabled."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._buckets = [0] * (len(_BUCKETS) + 1)
+        self._seconds = 0.0
+        self._warned: dict[str, tuple[float, int]] = {}
+
+    def finish(self, scope: Scope, request: Request) -> None:
+        """Count and log a completed request."""
+        seconds = time.perf_counter() - request.started
+        method = request.method
+        self._requests[method if method in _METHODS else "other", request.status] += 1
+        self._buckets[bisect_left(_BUCKETS, seconds)] += 1
+        self._seconds += seconds
+        if access_log.isEnabledFor(logging.INFO):
+            fields = {
+                "client": (scope.get("client") or ("-",))[0],
+                "user": request.user or "-",
+                "method": scope["method"],
+                "path": shown(scope["path"], 200),
+                "mcp_method": shown(method, 100) or "-",
+                "status": request.status,
+                "bytes": request.bytes,
+                "ms": round(seconds * 1000, 2),
+            }
+            access_log.info("%s %s %s %s %s %s %s bytes %s ms", *fields.values(), extra={"fields": fields})
+
+    def warn(self, log: logging.Logger, kind: str, text: str) -> None:
+        """Log a warning, but only one of a kind per second, so that nobody can fill the disk."""
+        now = time.monotonic()
+        last, held = self._warned.get(kind, (-1.0, 0))
+        if now - last < 1:
+            self._warned[kind] = (last, held + 1)
+            return
+        self._warned[kind] = (now, 0)
+        log.warning("%s%s", text, f" ({held} more like it)" if held else "")
+
+    def render(self, gauges: Mapping[str, tuple[str, float]]) -> str:
+        """The metrics in the Prometheus text format. `gauges` are further values, with their help texts."""
+        lines: list[str] = []
+        for name, (help_text, value) in gauges.items():
+            lines += [f"# HELP skillwire_{name} {help_text}", f"# TYPE skillwire_{name} gauge"]
+            lines.append(f"skillwire_{name} {value:g}" if value < 1e6 else f"skillwire_{name} {value:.0f}")
+        lines += [
+            "# HELP skillwire_http_requests_total HTTP requests by MCP method and status.",
+            "# TYPE skillwire_http_requests_total counter",
+        ]
+        for (method, status), count in sorted(self._requests.items()):
+            lines.append(f'skillwire_http_requests_total{{method="{method}",status="{status}"}} {count}')
+        lines += [
+            "# HELP skillwire_http_request_seconds Time from a request's head to the end of its response.",
+            "# TYPE skillwire_http_request_seconds histogram",
+        ]
+        total = 0
+        for bound, count in zip((*_BUCKETS, "+Inf"), self._buckets, strict=True):
+            total += count
+            lines.append(f'skillwire_http_request_seconds_bucket{{le="{bound}"}} {total}')
+        lines.append(f"skillwire_http_request_seconds_sum {self._seconds:.6f}")
+        lines.append(f"skillwire_http_request_seconds_count {total}")
+        return "\n".join([*lines, ""])

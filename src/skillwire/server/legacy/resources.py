@@ -6,30 +6,97 @@ or a file has one of these URIs, it is served instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from skillwire.errors import AmbiguousName, FormatError, Refusal, SkillNotFound
+from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.catalog import Catalog, Page, cut_page, has_same_metadata
-from skillwire.server.legacy.features import LegacyFeatures
-from skillwire.skill.dialects import Dialect
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.files import media_type
-from skillwire.skill.uris import SKILL_FILE, SkillUri, path_below, skill_root
-from skillwire.wire.index import INDEX_URI
-from skillwire.wire.index_writer import write_index
-from skillwire.wire.legacy import is_legacy_resource
-from skillwire.wire.manifest import write_manifest
-from skillwire.wire.prompt_xml import PROMPT_XML_URI, write_prompt_xml
-from skillwire.wire.scan import MANIFEST
+from skillwire.server.legacy.tools import LegacyFeature, SkillNames, skill_text, waiting
+from skillwire.server.library import Catalog, LegacyFeatures, Page, cut_page, has_same_metadata
+from skillwire.skill import (
+    DYNAMIC,
+    SKILL_FILE,
+    Dialect,
+    SkillEntry,
+    SkillUri,
+    media_type,
+    path_below,
+    skill_root,
+)
+from skillwire.wire import INDEX_URI, INVALID_PARAMS, is_legacy_resource
+from skillwire.wire.index import write_index
+from skillwire.wire.legacy_resources import MANIFEST, PROMPT_XML_URI, write_manifest, write_prompt_xml
+
+_TASK = "task"
+
+
+class SkillPrompts(LegacyFeature):
+    """The prompts. Each has one optional argument, the task to use the skill for."""
+
+    _names: SkillNames | None = None
+
+    async def list_prompts(self, cursor: str | None, *, modern: bool) -> JsonObject:
+        current = await self._current()
+        names = sorted(current.names)
+        try:
+            page = cut_page(names, names, cursor, size=self._library.page_size, listing="prompts")
+        except FormatError as error:
+            raise Refusal(error.issues[0].message, code=INVALID_PARAMS) from None
+        prompts: list[JsonValue] = [_prompt(name, current.names[name]) for name in page.items]
+        result: JsonObject = {"prompts": prompts}
+        if page.next_cursor is not None:
+            result["nextCursor"] = page.next_cursor
+        if modern:
+            scope = self._options.cache_scope
+            result.update(resultType="complete", ttlMs=self._library.ttl_ms(), cacheScope=scope)
+        return result
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], *, modern: bool) -> JsonObject:
+        try:
+            entry = (await self._current()).find(name)
+            text = await skill_text(self._library, entry, self._texts, limits=self._options.limits)
+        except (SkillNotFound, AmbiguousName) as error:
+            raise Refusal(str(error), code=INVALID_PARAMS, data={"name": name}) from None
+        task = arguments.get(_TASK, "").strip()
+        if task:
+            text = f"{text.rstrip()}\n\nUse this skill for the following task:\n{task}\n"
+        message: JsonObject = {"role": "user", "content": {"type": "text", "text": text}}
+        result: JsonObject = {"description": entry.description, "messages": [message]}
+        if modern:
+            result["resultType"] = "complete"
+        return result
+
+    async def knows(self, name: str) -> bool:
+        """Whether there is a skill with this name."""
+        try:
+            (await self._current()).find(name)
+        except SkillNotFound:
+            return False
+        except AmbiguousName:
+            return True
+        return True
+
+    async def _current(self) -> SkillNames:
+        catalog = await self._library.catalog()
+        if self._names is None or self._names.catalog is not catalog:
+            self._names = SkillNames(catalog)
+        return self._names
+
+
+def _prompt(name: str, entry: SkillEntry) -> JsonObject:
+    argument: JsonObject = {"name": _TASK, "description": "The task to use the skill for.", "required": False}
+    description = entry.description + waiting(entry)
+    return {"name": name, "description": description, "arguments": [argument]}
+
 
 JSON: Final = "application/json"
 XML: Final = "application/xml"
 _SHAPES: Final = {
-    "d2": Dialect.INDEX,
-    "d3": Dialect.INDEX_WITH_DIGESTS,
-    "d4": Dialect.INDEX_WITH_FRONTMATTER,
+    "april-2026": Dialect.INDEX,
+    "early-june-2026": Dialect.INDEX_WITH_DIGESTS,
+    "june-2026": Dialect.INDEX_WITH_FRONTMATTER,
 }
 
 
@@ -91,7 +158,7 @@ class LegacyResources:
 
     def _resources(self, catalog: Catalog) -> Iterator[LegacyResource]:
         # Clients know the URIs. In listings they would clutter every resource picker.
-        if not self._features.listed:
+        if not self._features.list_legacy:
             return
         if self._has(catalog, INDEX_URI):
             yield LegacyResource(
@@ -108,7 +175,7 @@ class LegacyResources:
 
     def _files(self, catalog: Catalog) -> Iterator[LegacyResource]:
         """Every supporting file once; a file of a nested skill also belongs to the outer one."""
-        if not self._features.files:
+        if not self._features.list_files:
             return
         listed = {entry.uri for entry in catalog.listed}
         files = {
@@ -150,7 +217,7 @@ class LegacyResources:
         return made[uri]
 
     def _has_digests(self, uri: str) -> bool:
-        return uri == INDEX_URI and self._features.index != "d2"
+        return uri == INDEX_URI and self._features.index != "april-2026"
 
 
 def manifest_uri(entry: SkillEntry) -> SkillUri:

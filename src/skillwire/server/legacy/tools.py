@@ -1,4 +1,4 @@
-"""SkillTools: skills for clients that only support tools.
+"""SkillTools: skills for clients that only support tools. Nothing here depends on the SDK.
 
 `load_skill` returns `SKILL.md` unchanged, `read_skill_file` another file of the skill. If the catalog does
 not fit into the description of a tool, there is also `search_skills`. A gateway adds `list_skill_files`.
@@ -6,31 +6,92 @@ not fit into the description of a tool, there is also `search_skills`. A gateway
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
-import mcp_types as types
-from mcp.shared.exceptions import MCPError
-
-from skillwire.catalog.search import Document, SearchIndex
-from skillwire.catalog.tokenize import parse_query
-from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
-from skillwire.issues import shown
+from skillwire.errors import AmbiguousName, FormatError, Refusal, SkillNotFound
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.server.catalog import Catalog
-from skillwire.server.handlers import Context, is_modern
-from skillwire.server.legacy.names import PREFIX, SkillNames, skill_path
-from skillwire.server.library import SkillLibrary
-from skillwire.server.options import ServerOptions
-from skillwire.server.results import file_content
-from skillwire.skill.entries import DYNAMIC, SkillEntry
-from skillwire.skill.uris import SkillUri, child_uri, is_inside, parse_uri, path_below, skill_root
-from skillwire.text import clean_line
-from skillwire.wire.declaration import declaration_in
-from skillwire.wire.v1 import APPROVAL_META
+from skillwire.server.library import Catalog, ServerOptions, SkillLibrary, file_content
+from skillwire.skill import (
+    DYNAMIC,
+    SCHEME,
+    SkillEntry,
+    SkillUri,
+    child_uri,
+    is_inside,
+    parse_uri,
+    path_below,
+    skill_root,
+    split_uri,
+)
+from skillwire.text import clean_line, shown
+from skillwire.wire import APPROVAL_META, INVALID_PARAMS
+
+
+class SkillNames:
+    """The names of skills in tools and prompts. `names` are those of the listed skills, in order.
+
+    A skill with a unique name is called by it. All others are called by their path, such as
+    `team/release-notes`, which works for every skill.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        shared = Counter(entry.name for entry in catalog.entries)
+        self.names: dict[str, SkillEntry] = {
+            entry.name if shared[entry.name] == 1 else skill_path(entry): entry for entry in catalog.listed
+        }
+
+    @cached_property
+    def _by_path(self) -> dict[str, SkillEntry]:
+        return {skill_path(entry): entry for entry in self.catalog.entries}
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[SkillEntry]]:
+        found: defaultdict[str, list[SkillEntry]] = defaultdict(list)
+        for entry in self.catalog.entries:
+            found[entry.name].append(entry)
+        return found
+
+    def find(self, name: str) -> SkillEntry:
+        """The skill with a name, path or URI; raises `SkillNotFound`, or `AmbiguousName` with all paths."""
+        requested = name.strip().strip("/")
+        entry = self._by_path.get(requested) or self.catalog.by_uri.get(SkillUri(requested))
+        if entry is not None:
+            return entry
+        called = self._by_name.get(requested, [])
+        if len(called) == 1:
+            return called[0]
+        if called:
+            raise AmbiguousName(requested, map(skill_path, called))
+        from difflib import get_close_matches  # Not needed to start.
+
+        near = get_close_matches(requested, self.names, n=3) if len(self.names) <= _MANY else []
+        hint = f"; perhaps {_either(near)}" if near else ""
+        raise SkillNotFound(f"There is no skill called {shown(requested)!r}{hint}", uri=requested)
+
+
+_MANY: Final = 2000
+
+PREFIX: Final = f"{SCHEME}://"
+
+
+def skill_path(entry: SkillEntry) -> str:
+    """The path of a skill, as in `team/release-notes`."""
+    root = skill_root(entry.uri)
+    if "%" not in root and root.startswith(PREFIX):
+        return root[len(PREFIX) :]  # Fast, because there may be ten thousand.
+    parts = split_uri(root)
+    return "/".join((parts.authority, *parts.segments))
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(names)
+
 
 LOAD: Final = "load_skill"
 READ: Final = "read_skill_file"
@@ -48,13 +109,8 @@ class _Derived:
     tools: tuple[JsonObject, ...]
 
     @cached_property
-    def index(self) -> SearchIndex[str]:
-        return SearchIndex(
-            Document(
-                name, entry.name, clean_line(entry.description).text, name, digest=_skill_md_digest(entry)
-            )
-            for name, entry in self.names.names.items()
-        )
+    def name_at(self) -> dict[SkillUri, str]:
+        return {entry.uri: name for name, entry in self.names.names.items()}
 
 
 class LegacyFeature:
@@ -68,46 +124,81 @@ class LegacyFeature:
         self._texts = texts or SkillTexts()
 
 
+@dataclass(frozen=True, slots=True)
+class ExtraTool:
+    """A tool of a gateway: its definition, and what it does with a skill. It gives a text, and whether that
+    is an error."""
+
+    definition: JsonObject
+    act: Callable[[SkillEntry, Mapping[str, Any]], Awaitable[tuple[str, bool]]]
+
+
 class SkillTools(LegacyFeature):
     """The tools, for all clients or only for those without the extension."""
 
+    extra: ExtraTool | None = None
     _derived: _Derived | None = None
 
-    async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> JsonObject:
-        if params and params.cursor is not None:
-            raise MCPError(types.INVALID_PARAMS, "the cursor does not belong to this listing")
+    def __init__(
+        self,
+        library: SkillLibrary,
+        options: ServerOptions,
+        texts: SkillTexts | None = None,
+        *,
+        search: Callable[[str, int], Awaitable[Sequence[SkillEntry]]],
+    ) -> None:
+        super().__init__(library, options, texts)
+        self._searched_for = search
+
+    async def list_tools(self, cursor: str | None, *, modern: bool, has_extension: bool) -> JsonObject:
+        """The tools, for a client that declared the extension or did not."""
+        if cursor is not None:
+            raise Refusal("the cursor does not belong to this listing", code=INVALID_PARAMS)
         tools: list[JsonValue] = []
-        if self._options.legacy_features.tools == "always" or not knows_extension(ctx):
+        if self._options.legacy_features.tools == "always" or not has_extension:
             if self._library.paged is not None:
                 count = await self._library.count()
                 tools.extend(self._searched(f"There are {count:,} skills") if count else ())
             else:
                 tools.extend(self._from(await self._library.catalog()).tools)
+        elif self.extra is not None:
+            tools.append(self.extra.definition)  # The extension has no way to do what it does.
         result: JsonObject = {"tools": tools}
-        if is_modern(ctx):
+        if modern:
             # A shared cache must not give one client's list to a client of another kind.
             scope = "private" if self._options.legacy_features.tools == "auto" else self._options.cache_scope
             result.update(resultType="complete", ttlMs=self._library.ttl_ms(), cacheScope=scope)
         return result
 
-    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> JsonObject:
-        if params.name not in NAMES:
-            raise MCPError(types.INVALID_PARAMS, f"There is no tool called {shown(params.name)!r}")
-        arguments = params.arguments or {}
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, modern: bool) -> JsonObject:
+        """The result of a call; a mistake in its arguments is a result too, for the model to read."""
+        if not await self.knows(name):
+            raise Refusal(f"There is no tool called {shown(name)!r}", code=INVALID_PARAMS)
         try:
-            content = await self._content(params.name, arguments)
-            result: JsonObject = {"content": [content], "isError": False}
+            if self.extra is not None and name == self.extra.definition["name"]:
+                text, is_error = await self.extra.act(
+                    await self._find(_argument(arguments, "name")), arguments
+                )
+                result: JsonObject = {"content": [_text(text)], "isError": is_error}
+            else:
+                result = {"content": [await self._content(name, arguments)], "isError": False}
         except (SkillNotFound, AmbiguousName) as error:
             result = {"content": [_text(str(error))], "isError": True}
         except FormatError as error:
             result = {"content": [_text(error.issues[0].message)], "isError": True}
-        if is_modern(ctx):
+        if modern:
             result["resultType"] = "complete"
         return result
 
     def schema_of(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of a tool; `None` if it is not ours."""
+        if self.extra is not None and name == self.extra.definition["name"]:
+            return cast("Mapping[str, Any]", self.extra.definition["inputSchema"])
         return _SCHEMAS.get(name)
+
+    async def knows(self, name: str) -> bool:
+        """Whether a tool of this name is ours."""
+        return name in NAMES or (self.extra is not None and name == self.extra.definition["name"])
 
     def differs(self, before: Catalog, after: Catalog) -> bool:
         """Whether the list of tools changed."""
@@ -163,17 +254,13 @@ class SkillTools(LegacyFeature):
         return called[0]
 
     async def _search(self, query: str) -> str:
-        asked = parse_query(query, limits=self._options.limits)
-        paged = self._library.paged
-        if paged is not None:
-            found = await paged.search(asked, self._options.limits.search_results)
-            named = [(skill_path(entry), entry) for entry in found]
-        else:
-            derived = self._from(await self._library.catalog())
-            matches = derived.index.search(asked, limit=self._options.limits.search_results)
-            named = [(match.key, derived.names.names[match.key]) for match in matches]
+        found = await self._searched_for(query, self._options.limits.search_results)
+        names: dict[SkillUri, str] = {}
+        if self._library.paged is None:
+            names = self._from(await self._library.catalog()).name_at
+        named = [(names.get(entry.uri) or skill_path(entry), entry) for entry in found]
         if not named:
-            return f"No skill matches {shown(query)!r}. Try other words."
+            return f"No skill seems to fit {shown(query)!r}. Try other words, or work without a skill."
         lines = [_line(name, entry, self._options.limits) for name, entry in named]
         return "\n".join([*_within(lines, self._options.limits.search_chars), f"Load one with {LOAD}."])
 
@@ -208,7 +295,9 @@ class SkillTools(LegacyFeature):
     def _further(self, *, searching: bool) -> tuple[JsonObject, ...]:
         """The tools other than load and read."""
         is_every = self._options.legacy_features.every_tool
-        return (*((_SEARCH_TOOL,) if searching or is_every else ()), *((_LIST_TOOL,) if is_every else ()))
+        extra = () if self.extra is None else (self.extra.definition,)
+        further = (*((_SEARCH_TOOL,) if searching or is_every else ()), *((_LIST_TOOL,) if is_every else ()))
+        return (*further, *extra)
 
 
 class SkillTexts:
@@ -244,18 +333,6 @@ async def skill_text(
         more = len(files) - limits.file_pointers
         files = files[: limits.file_pointers] + ([f"and {more} more"] if more > 0 else [])
     return texts.skill(entry, data.decode("utf-8"), files)
-
-
-def knows_extension(ctx: Context) -> bool:
-    """Whether the client declared the extension, at the handshake or with this request (CAP-4)."""
-    capabilities = ctx.session.client_capabilities
-    return capabilities is not None and declaration_in(capabilities.model_dump(by_alias=True)) is not None
-
-
-def _skill_md_digest(entry: SkillEntry) -> str:
-    if entry.resources is DYNAMIC:
-        return ""
-    return next((file.digest for file in entry.resources if file.uri == entry.uri), "")
 
 
 def _line(name: str, entry: SkillEntry, limits: Limits) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from skillwire.json_types import JsonObject
 from skillwire.limits import Limits
-from skillwire.skill.yaml.simple import plain_lines
+from skillwire.skill.yaml.scalars import plain_lines
 
 __all__ = ["load_mapping"]
 

@@ -26,7 +26,7 @@ from yaml.events import (
 )
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.issues import Issue, shown
+from skillwire.issues import Issue
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import Limits
 from skillwire.skill.yaml.diagnose import explain
@@ -43,6 +43,7 @@ from skillwire.skill.yaml.scalars import (
     tagged_scalar,
     unindented_lines,
 )
+from skillwire.text import shown
 
 try:
     from yaml._yaml import CParser

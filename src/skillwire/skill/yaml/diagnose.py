@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from yaml.error import MarkedYAMLError, YAMLError
 
-from skillwire.issues import Issue, shown
+from skillwire.issues import Issue
+from skillwire.text import shown
 
 _COLON = re.compile(r":(?:[ \t]|\Z)")
 _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")

@@ -8,31 +8,138 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final, Protocol
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import MIB, Limits
-from skillwire.skill.dialects import Draft
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.fields import field_issues, local_fields
+from skillwire.skill import SKILL_FILE, Draft, SkillEntry, SkillResource, SkillUri, read_fields, shown_uri
 from skillwire.skill.files import LFS_POINTER, holds_private_key, may_hold_private_key
-from skillwire.skill.frontmatter import parse_skill_md
-from skillwire.skill.uris import SKILL_FILE, SkillUri, shown_uri
 from skillwire.sources.base import Problem
 from skillwire.sources.directory.files import (
     STAMP_BYTES,
     FileRecord,
     OpenDirectory,
+    Reach,
+    Root,
     hash_file,
     is_as_stamped,
     is_passing,
     read_head,
 )
-from skillwire.sources.directory.found import FoundFile, FoundSkill, SkillBuilder
-from skillwire.sources.directory.roots import Reach, Root
-from skillwire.sources.directory.snapshot import ScannedSkill
+from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill
+
+_uri_of: Final = attrgetter("uri")
+
+
+@dataclass(slots=True)
+class FoundFile:
+    """A file found by the walk. All skills around it share the object, so it is read once.
+
+    `path` is its real path, `walked` the one that may lead over links. `parent` is the directory that it was
+    found in, where that stays open until the skill is finished.
+    """
+
+    uri: SkillUri
+    path: str
+    walked: str
+    status: os.stat_result
+    parent: OpenDirectory | None = None
+    record: FileRecord | None = None
+    failure: str = ""
+    is_gone: bool = False
+    is_credential: bool = False
+    is_pointer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSkill:
+    """A skill on disk, valid or not. `issues` are those found by the walk. `files` has the size of every file
+    by its path below the directory, with forward slashes.
+    """
+
+    uri: SkillUri
+    directory: str
+    skill_md: bytes | None
+    files: Mapping[str, int]
+    issues: tuple[Issue, ...]
+
+
+class SkillBuilder:
+    """What has been found of a skill so far. `opened` is its directory, held open while it is built; `held`
+    are directories inside it that are held open until it is finished, so that none is opened twice."""
+
+    # No dataclass: there are many, and typed factories for so many lists take their time.
+    __slots__ = (
+        "byte_count",
+        "credentials",
+        "directory",
+        "empty",
+        "file_count",
+        "files",
+        "held",
+        "is_nested",
+        "issues",
+        "opened",
+        "skill_md",
+        "uri",
+        "warnings",
+    )
+
+    def __init__(
+        self, uri: SkillUri, directory: str, opened: OpenDirectory, *, is_nested: bool = False
+    ) -> None:
+        self.uri = uri
+        self.directory = directory
+        self.opened = opened
+        self.is_nested = is_nested
+        self.held: list[OpenDirectory] = []
+        self.files: list[FoundFile] = []
+        self.skill_md: FoundFile | None = None
+        self.empty: list[SkillUri] = []
+        self.issues: list[Issue] = []
+        self.warnings: list[Issue] = []
+        self.credentials: list[str] = []
+        self.file_count = 0
+        self.byte_count = 0
+
+    def add(self, file: FoundFile) -> None:
+        self.file_count += 1
+        self.byte_count += file.status.st_size
+        self.files.append(file)
+        if file.uri == self.uri:
+            self.skill_md = file
+            self.uri = file.uri  # One object for both: there are many.
+
+    def release(self) -> None:
+        """Close the directories that were held open for the skill."""
+        for directory in self.held:
+            directory.close()
+        self.held.clear()
+
+    def in_order(self) -> list[FoundFile]:
+        """Its files in the order of their URIs."""
+        return sorted(self.files, key=_uri_of)
+
+    def links(self) -> Mapping[SkillUri, str]:
+        """The real path of every file reached through a link, by its URI."""
+        return {file.uri: file.path for file in self.files if file.path != file.walked} or NO_LINKS
+
+    def forget_files(self) -> None:
+        """Drop the files of a skill that will not be read, but keep counting."""
+        self.files.clear()
+        self.skill_md = None
+
+    def blame(self, walked: str, rule: str, message: str, fix: str) -> None:
+        """Record a problem with a file or directory, for which the skill is left out."""
+        self.issues.append(Issue(rule=rule, message=message, fix=fix, file=self.place_of(walked)))
+
+    def place_of(self, walked: str) -> str:
+        """A path in the skill, as shown in messages."""
+        return shown_uri(os.path.relpath(walked, self.directory))
+
 
 # A Git LFS pointer has about 130 bytes.
 _POINTER_BYTES: Final = 1024
@@ -49,6 +156,8 @@ class Rules:
     allow_oversize: bool = False
     strict: bool = False
     local: bool = False
+    only: frozenset[str] | None = None
+    """The names of the skills that are served; all if it is `None`."""
 
 
 class KnownSkills(Protocol):
@@ -200,18 +309,14 @@ class Bench:
         skill_md = self._read_skill_md(builder)
         if skill_md is None:
             return {}, None
+        name = builder.directory.rpartition(os.sep)[2]
         try:
-            document = parse_skill_md(skill_md, file=SKILL_FILE, strict=self._rules.strict)
+            frontmatter, draft, issues = read_fields(
+                skill_md, directory=name, strict=self._rules.strict, local=self._rules.local
+            )
         except FormatError as error:
             builder.issues.extend(error.issues)
             return {}, None
-        name = builder.directory.rpartition(os.sep)[2]
-        frontmatter, draft = document.frontmatter, None
-        issues = [*document.repairs]
-        if self._rules.local:
-            frontmatter, draft, filled_in = local_fields(document, name, file=SKILL_FILE)
-            issues += filled_in
-        issues += field_issues(frontmatter, directory=name, file=SKILL_FILE, lines=document.lines)
         builder.issues.extend(issue for issue in issues if issue.severity is Severity.ERROR)
         builder.warnings.extend(issue for issue in issues if issue.severity is Severity.WARNING)
         return frontmatter, draft

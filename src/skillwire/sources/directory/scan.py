@@ -13,30 +13,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Final
 
-from skillwire.collector import collector_paused
 from skillwire.errors import FormatError
-from skillwire.issues import Issue, Severity, shown
+from skillwire.issues import Issue, Severity
 from skillwire.limits import Limits
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.uris import (
+from skillwire.skill import (
     SKILL_FILE,
+    SkillEntry,
+    SkillResource,
     SkillUri,
+    belongs_to_skill,
     child_uri,
     make_uri,
     shown_uri,
     skill_name_in,
     skill_root,
 )
-from skillwire.sources.base import Problem
-from skillwire.sources.conflicts import Conflict, directories_down_to, resolve_conflicts
+from skillwire.sources.base import Conflict, Problem, directories_down_to, resolve_conflicts
 from skillwire.sources.directory.builder import Known, Rules
-from skillwire.sources.directory.roots import Reach, Root
+from skillwire.sources.directory.files import Reach, Root
 from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill, Snapshot
 from skillwire.sources.directory.walk import Walk
+from skillwire.text import shown
 
 URI_TAKEN = "uri-taken"
 _NOT_DIRECTORY = "name-not-directory"
@@ -54,26 +57,25 @@ def scan(
     """Walk every root and build the combined snapshot. A root that existed `before` and is missing now is
     treated as empty until it is back.
     """
-    with collector_paused():
-        walks: list[Walk] = []
-        problems: list[Problem] = []
-        for root in roots:
-            walk = Walk(root, limits=limits, reach=reach, rules=rules, known=known)
-            walks.append(walk)
-            if before is not None and not os.path.isdir(root.path):
-                problems.append(_gone(root))
-            else:
-                walk.run()
-                problems += walk.problems
-        skills = _settle(walks, problems, before)
-        problems += [Problem(skill.directory, skill.warnings) for skill in skills if skill.warnings]
-        return Snapshot(
-            skills,
-            problems,
-            before=before,
-            has_outer_links=any(walk.has_outer_links for walk in walks),
-            outside=frozenset[str]().union(*(walk.outside for walk in walks)),
-        )
+    walks: list[Walk] = []
+    problems: list[Problem] = []
+    for root in roots:
+        walk = Walk(root, limits=limits, reach=reach, rules=rules, known=known)
+        walks.append(walk)
+        if before is not None and not os.path.isdir(root.path):
+            problems.append(_gone(root))
+        else:
+            walk.run()
+            problems += walk.problems
+    skills = _settle(walks, problems, before)
+    problems += [Problem(skill.directory, skill.warnings) for skill in skills if skill.warnings]
+    return Snapshot(
+        skills,
+        problems,
+        before=before,
+        has_outer_links=any(walk.has_outer_links for walk in walks),
+        outside=frozenset[str]().union(*(walk.outside for walk in walks)),
+    )
 
 
 def is_misnamed(skill: ScannedSkill) -> bool:
@@ -236,3 +238,189 @@ def _collision(skill: ScannedSkill, winner: ScannedSkill, lost: Conflict) -> Pro
         message = f"{shown_uri(lost.uri)} lies inside {shown_uri(lost.winner)}, served from {place}"
     fix = "give one of the directories a prefix, as in acme=./skills"
     return Problem(skill.directory, (Issue(rule=URI_TAKEN, message=message, fix=fix),))
+
+
+# Where to walk again after a change: only the outermost directories that it can affect. A skill's manifest
+# includes nested skills (FMT-8), so a walk starts at the outermost skill around a change. Here, a skill is a
+# directory that was one at the last scan or has a `SKILL.md` now.
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A directory outside of skills to walk again. It may no longer exist."""
+
+    root: Root
+    directory: str
+    uri: SkillUri
+
+    def covers(self, other: Start) -> bool:
+        return self.root == other.root and os.path.join(other.directory, "").startswith(
+            os.path.join(self.directory, "")
+        )
+
+
+class _Everything(Exception):
+    """A change that requires a full walk."""
+
+
+def starts_for(paths: Iterable[str], snapshot: Snapshot, roots: Sequence[Root]) -> tuple[Start, ...] | None:
+    """Where to walk after a change at these paths; `None` means everywhere."""
+    if snapshot.has_outer_links:
+        return None
+    found: dict[tuple[Root, str], Start] = {}
+    try:
+        for path in {*paths, *_watched_from_afar(snapshot)}:
+            for root in roots:
+                start = _start(path, root, snapshot)
+                if start is not None:
+                    found[root, start.directory] = start
+    except (_Everything, FormatError):
+        return None
+    return _outermost(found.values())
+
+
+def start_of(skill: ScannedSkill) -> Start:
+    """The start of a walk over one outermost skill."""
+    return Start(skill.root, skill.directory, skill_root(skill.walked.entry.uri))
+
+
+def concerns_skills(path: str, roots: Iterable[Root]) -> bool:
+    """Whether a change at this path is relevant, by the rules of what belongs to a skill."""
+    return any(
+        (names := _names(path, root)) is not None and all(map(belongs_to_skill, names)) for root in roots
+    )
+
+
+def is_below(path: str, places: Iterable[str]) -> bool:
+    """Whether a change at this path outside the roots can affect the targets of links."""
+    for place in places:
+        inside = os.path.join(place, "")
+        if path == place or (
+            path.startswith(inside) and all(map(belongs_to_skill, path[len(inside) :].split(os.sep)))
+        ):
+            return True
+    return False
+
+
+def _watched_from_afar(snapshot: Snapshot) -> Iterator[str]:
+    """The skills that can change without a change in their own directory, because they contain links."""
+    for uri in snapshot.linked:
+        yield snapshot.skills_around(uri)[0].directory
+    for problem in snapshot.problems:
+        if any(issue.rule.startswith("link-") for issue in problem.issues):
+            yield problem.place
+
+
+def _start(path: str, root: Root, snapshot: Snapshot) -> Start | None:
+    names = _names(path, root)
+    if names is None or not all(map(belongs_to_skill, names)):
+        return None
+    at, uri = str(root.path), make_uri(root.prefix) if root.prefix else None
+    # The URI of a root that is itself a skill ends with its name, which is not part of any path in it.
+    if not names or os.path.lexists(os.path.join(at, SKILL_FILE)) or names == [SKILL_FILE]:
+        raise _Everything
+    if any(skill.directory == at for skill in _skill_named(root, snapshot)):
+        raise _Everything
+    for name in names:
+        if uri is not None and _is_skill(at, uri, root, snapshot):
+            return Start(root, at, uri)
+        parent, parent_uri = at, uri
+        at = os.path.join(at, name)
+        uri = make_uri((name,)) if uri is None else child_uri(uri, name)
+        if name.lower() == SKILL_FILE.lower():
+            # It may belong to a skill that was left out, or be misspelled, so its directory is walked.
+            if parent_uri is None:
+                raise _Everything
+            return Start(root, parent, parent_uri)
+    if uri is None:
+        raise AssertionError("a path below a root has at least one name")
+    if os.path.islink(at):
+        raise _Everything
+    # A file outside of skills is irrelevant. A removed path may have been a directory of skills.
+    return None if os.path.isfile(at) else Start(root, at, uri)
+
+
+def _skill_named(root: Root, snapshot: Snapshot) -> tuple[ScannedSkill, ...]:
+    """The skill that a root itself was, if it was one."""
+    try:
+        uri = make_uri((*root.prefix, root.path.name, SKILL_FILE))
+    except FormatError:
+        return ()
+    skill = snapshot.get(uri)
+    return () if skill is None or skill.root != root else (skill,)
+
+
+def _is_skill(directory: str, uri: SkillUri, root: Root, snapshot: Snapshot) -> bool:
+    known = snapshot.get(SkillUri(f"{uri}/{SKILL_FILE}"))
+    if known is not None and known.root == root:
+        return True
+    return os.path.isfile(os.path.join(directory, SKILL_FILE))
+
+
+def _names(path: str, root: Root) -> list[str] | None:
+    """The path segments from a root to a path; `None` outside of it."""
+    at = str(root.path)
+    if path == at:
+        return []
+    inside = os.path.join(at, "")
+    return path[len(inside) :].split(os.sep) if path.startswith(inside) else None
+
+
+def _outermost(starts: Collection[Start]) -> tuple[Start, ...]:
+    kept: list[Start] = []
+    for start in sorted(starts, key=lambda start: (str(start.root.path), start.directory + os.sep)):
+        if not kept or not kept[-1].covers(start):
+            kept.append(start)
+    return tuple(kept)
+
+
+# The problems of a scan in a few lines, with a share for every directory and every rule.
+
+# The number of problems of one rule that are listed separately.
+_LISTED: Final = 3
+
+
+def problems_of(root: Root, problems: Iterable[Problem]) -> list[Problem]:
+    """The problems of one directory."""
+    inside = os.path.join(root.path, "")
+    return [one for one in problems if one.place == str(root.path) or one.place.startswith(inside)]
+
+
+def problem_lines(problems: Sequence[Problem], roots: Sequence[Root], *, limit: int) -> list[str]:
+    """At most `limit` lines about the problems, and one that counts the rest. Skills that were left out come
+    before warnings. Many problems of one rule share a line. The directories take turns, so that none hides
+    the others.
+    """
+    lines: list[tuple[str, int]] = []
+    for is_left_out in (True, False):
+        chosen = [one for one in problems if one.is_left_out is is_left_out]
+        word = "left out" if is_left_out else "warning"
+        shares = [_lines(word, problems_of(root, chosen)) for root in _outermost_roots(roots)]
+        lines += [line for turn in zip_longest(*shares) for line in turn if line is not None]
+    shown = lines[:limit]
+    rest = sum(count for _, count in lines[limit:])
+    text = [line for line, _ in shown]
+    if rest:
+        text.append(f"... and {rest:,} more; skillwire lint shows them all")
+    return text
+
+
+def _lines(word: str, problems: Iterable[Problem]) -> Iterator[tuple[str, int]]:
+    """Lines about the problems of one directory, each with the number of problems that it covers."""
+    groups: dict[str, list[Problem]] = {}
+    for one in problems:
+        groups.setdefault(one.issues[0].rule, []).append(one)
+    for rule, group in groups.items():
+        if len(group) <= _LISTED:
+            yield from ((f"{word}: {one}", 1) for one in group)
+        else:
+            yield f"{word}: {group[0]} [and {len(group) - 1:,} more with {rule}]", len(group)
+
+
+def _outermost_roots(roots: Iterable[Root]) -> list[Root]:
+    """The roots that are not inside another one, so that no problem is reported twice."""
+    found: list[Root] = []
+    for root in sorted(dict.fromkeys(roots), key=lambda root: len(root.path.parts)):
+        if not any(root.path.is_relative_to(other.path) for other in found):
+            found.append(root)
+    return found

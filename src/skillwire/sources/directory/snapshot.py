@@ -11,11 +11,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from skillwire.issues import Issue
-from skillwire.skill.entries import SkillEntry, SkillResource
-from skillwire.skill.uris import SKILL_FILE, SkillUri
+from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, SkillUri
 from skillwire.sources.base import DirectoryChild, Problem
-from skillwire.sources.directory.files import STAMP_BYTES, FileRecord, Stamp
-from skillwire.sources.directory.roots import Root
+from skillwire.sources.directory.files import STAMP_BYTES, FileRecord, Root, Stamp
 
 NO_LINKS: Final[Mapping[SkillUri, str]] = MappingProxyType({})
 

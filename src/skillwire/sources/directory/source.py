@@ -20,15 +20,38 @@ import anyio.to_thread
 
 from skillwire.errors import LimitExceeded, SkillNotFound, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import SkillEntry
-from skillwire.skill.files import belongs_to_skill
-from skillwire.skill.uris import SkillUri, is_inside, path_below, shown_uri, skill_root
+from skillwire.skill import (
+    SkillEntry,
+    SkillUri,
+    belongs_to_skill,
+    is_inside,
+    path_below,
+    shown_uri,
+    skill_root,
+)
 from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source, changes_between
-from skillwire.sources.directory.files import FileRecord, FileValidator, hash_file, is_passing, validator_for
-from skillwire.sources.directory.rescan import Start, concerns_skills, is_below, start_of, starts_for
-from skillwire.sources.directory.roots import Reach, Root, find_reach, parse_root
-from skillwire.sources.directory.scan import URI_TAKEN, is_misnamed, scan
-from skillwire.sources.directory.scan_cache import ScanCache
+from skillwire.sources.directory.cache import ScanCache
+from skillwire.sources.directory.files import (
+    FileRecord,
+    FileValidator,
+    Reach,
+    Root,
+    find_reach,
+    hash_file,
+    is_passing,
+    parse_root,
+    validator_for,
+)
+from skillwire.sources.directory.scan import (
+    URI_TAKEN,
+    Start,
+    concerns_skills,
+    is_below,
+    is_misnamed,
+    scan,
+    start_of,
+    starts_for,
+)
 from skillwire.sources.directory.snapshot import ScannedSkill, Snapshot
 from skillwire.sources.directory.walk import Known, Rules, Walk
 
@@ -56,7 +79,7 @@ class DirectorySource(Source):
     A skill with a format problem is served with a warning; `strict` leaves it out. `local` is for a user's
     own folders, where a missing name or description is filled in; do not serve such entries. Links are
     followed into the given directories, the user's skill folders and the repository or project around a
-    directory; with `follow_links`, everywhere.
+    directory; with `follow_links`, everywhere. With `only`, no other skills than those of these names.
 
     With `cache_directory`, what the scan finds is kept there for the next start, which then reads only what
     has changed since. Without the cache, or with a damaged one, the result is the same.
@@ -71,12 +94,18 @@ class DirectorySource(Source):
         strict: bool = False,
         local: bool = False,
         follow_links: bool = False,
+        only: Iterable[str] | None = None,
         cache_directory: str | Path | None = None,
     ) -> None:
         self._given = (roots,) if isinstance(roots, (str, Path, Root)) else tuple(roots)
         self._roots: tuple[Root, ...] = ()
         self._limits = limits
-        self._rules = Rules(allow_oversize=allow_oversize, strict=strict, local=local)
+        self._rules = Rules(
+            allow_oversize=allow_oversize,
+            strict=strict,
+            local=local,
+            only=None if only is None else frozenset(only),
+        )
         self._follow_links = follow_links
         self._reach = Reach(())
         self._scanning = anyio.Lock()
@@ -185,6 +214,9 @@ class DirectorySource(Source):
                 return Read(data, self._validator(record))
             await self._rescan_around(record)
         raise SourceError(f"{shown_uri(uri)} changes faster than it can be read; try again")
+
+    async def at_hand(self, uri: SkillUri) -> bytes | None:
+        return (await self.read(uri)).data
 
     def current_entries(self) -> Sequence[SkillEntry] | None:
         return self._snapshot.entries if self._is_open and self._snapshot is not None else None

@@ -15,13 +15,11 @@ from typing import Final, NamedTuple
 from skillwire.errors import FormatError, LimitExceeded, SourceError
 from skillwire.issues import Issue
 from skillwire.limits import Limits
-from skillwire.skill.files import belongs_to_skill, is_credential_name
-from skillwire.skill.uris import SKILL_FILE, SkillUri, child_uri, make_uri, shown_uri
+from skillwire.skill import SKILL_FILE, SkillUri, belongs_to_skill, child_uri, make_uri, shown_uri
+from skillwire.skill.files import is_credential_name
 from skillwire.sources.base import Problem
-from skillwire.sources.directory.builder import Bench, Known, Rules
-from skillwire.sources.directory.files import OpenDirectory, is_passing, relative_path
-from skillwire.sources.directory.found import FoundFile, FoundSkill, SkillBuilder
-from skillwire.sources.directory.roots import Reach, Root
+from skillwire.sources.directory.builder import Bench, FoundFile, FoundSkill, Known, Rules, SkillBuilder
+from skillwire.sources.directory.files import OpenDirectory, Reach, Root, is_passing, relative_path
 from skillwire.sources.directory.snapshot import ScannedSkill
 
 __all__ = ["FoundSkill", "Known", "Rules", "Walk"]
@@ -32,6 +30,9 @@ _name_of: Final = attrgetter("name")
 _MOST_HELD: Final = 32
 # A directory that is no directory any more when it is opened was deleted or replaced in between.
 _REPLACED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+BUNDLED_FOLDER: Final = ".system"
+"""Where Codex puts the skills that it brings along, beside the user's own: they are not the user's."""
 
 
 class _Item(NamedTuple):
@@ -96,6 +97,8 @@ class Walk:
         self._inside = os.path.join(root.path, "")
         self._limits = limits
         self._reach = Reach((str(root.path),)) if reach is None else reach
+        self._only = rules.only
+        self._is_local = rules.local
         self._bench = Bench(root, limits=limits, reach=self._reach, rules=rules, known=known or Known())
         self._on_skill = on_skill
         self._directories = 0
@@ -169,6 +172,8 @@ class Walk:
             self._unreadable(owners, place.walked, error)
             return True
         found = [entry for entry in children if belongs_to_skill(entry.name)]
+        if self._is_local and not owners:
+            found = [entry for entry in found if entry.name != BUNDLED_FOLDER]
         found.sort(key=_name_of)
         # 1. Look at every child, links resolved.
         items: list[_Item] = []
@@ -339,8 +344,10 @@ class Walk:
             match self._bench.finish(builder):
                 case Problem() as problem:
                     self.problems.append(problem)
-                case skill:
+                case skill if self._only is None or skill.entry.name in self._only:
                     self.skills.append(skill)
+                case _:
+                    pass
         known = {problem.place for problem in self.problems} if builder.credentials else ()
         for walked in builder.credentials:
             if walked not in known:

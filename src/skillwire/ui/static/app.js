@@ -39,29 +39,42 @@
         if (told) told.hidden = false;
         continue;
       }
-      if (part.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) continue;
-      const before = new Map(all("[data-item]", part).map((item) => [item.id, item.dataset.digest]));
+      const active = document.activeElement;
+      if (part.contains(active) && active.matches("select, textarea, input:not([type=checkbox])")) continue;
+      const picked = new Set(all("input[type=checkbox]:checked", part).map((box) => box.value));
+      const opened = part.contains(active) ? active.id : "";
+      const before = new Map(all("[data-item]", part).map((item) => [item.id, versionOf(item)]));
       const current = part.querySelector(".is-current");
       const focused = part.contains(document.activeElement);
       part.replaceWith(document.adoptNode(next));
+      // A box stays selected for the version that it was selected for.
+      for (const box of all("input[type=checkbox]", next)) if (box.name && picked.has(box.value)) box.checked = true;
+      showPicks();
       for (const item of all("[data-item]", next)) {
-        if (before.has(item.id) && before.get(item.id) === item.dataset.digest) continue;
-        if (before.size || !only) hold(item);
+        const isKnown = before.has(item.id) && before.get(item.id) === versionOf(item);
+        if (!isKnown && (before.size || !only)) readableFrom.set(item.id, Date.now() + 1000);
+        if (readableFrom.get(item.id) > Date.now()) hold(item);
       }
       if (current) {
         const same = document.getElementById(current.id);
         // A new version was not selected: it must be selected again.
-        if (same && same.dataset.digest === current.dataset.digest) choose(same, focused);
+        if (same && same.dataset.digest === current.dataset.digest) choose(same, focused && !opened);
       }
+      if (opened) { const same = document.getElementById(opened); if (same) same.focus({ preventScroll: true }); }
     }
   }
 
-  // A new item accepts no decision for a moment: nobody has read it yet.
+  // Its files, and whether it could be approved here.
+  const versionOf = (item) => item.dataset.digest + (item.querySelector("button.yes") ? " yes" : "");
+
+  // A new item accepts no decision for a moment, also if the page changes again: nobody has read it yet.
+  const readableFrom = new Map();
   function hold(item) {
     item.classList.add("is-fresh");
     const buttons = all("button", item);
     for (const button of buttons) button.setAttribute("aria-disabled", "true");
-    setTimeout(() => { for (const button of buttons) button.removeAttribute("aria-disabled"); }, 1000);
+    const left = readableFrom.get(item.id) - Date.now();
+    setTimeout(() => { for (const button of buttons) button.removeAttribute("aria-disabled"); }, left);
   }
   document.addEventListener("submit", (event) => {
     const button = event.submitter;
@@ -85,6 +98,10 @@
   function answer(name) {
     const place = document.querySelector(".is-current") || document.querySelector("[data-decide]");
     const button = place && place.querySelector(`button[data-key="${name}"]`);
+    if (place && !button && name === "a") {
+      const read = place.querySelector(".acts a.button");
+      if (read) { read.focus(); announce("Open it before you approve it."); }
+    }
     if (button && button.getAttribute("aria-disabled") !== "true") button.form.requestSubmit(button);
   }
   const keys = {
@@ -92,12 +109,12 @@
     k: () => move(-1),
     a: () => answer("a"),
     d: () => answer("d"),
-    "/": () => { const box = document.querySelector('input[type="search"]'); if (box) box.focus(); else location.assign("/skills"); },
+    "/": () => { const box = document.querySelector('input[type="search"]'); if (box) box.focus(); else location.assign(page.root + "/skills#q"); },
     "?": () => { const help = document.getElementById("keys"); if (help) help.open ? help.close() : help.showModal(); },
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (event.target.matches("input, textarea, select")) {
+    if (event.target.matches("input:not([type=checkbox]), textarea, select")) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
@@ -112,7 +129,18 @@
   const show = document.getElementById("show-keys");
   if (show) { show.hidden = false; show.addEventListener("click", keys["?"]); }
 
+  // Boxes of the inbox: all of a page at once.
+  function showPicks() {
+    const label = document.getElementById("pick-all");
+    if (label) label.hidden = false;
+  }
+  showPicks();
+  document.addEventListener("change", (event) => {
+    if (event.target.id === "all") for (const box of all("input[name=pick]")) box.checked = event.target.checked;
+  });
+
   // Search as you type.
+  if (location.hash === "#q") { const box = document.getElementById("q"); if (box) box.focus(); }
   const search = document.querySelector("form[data-search]");
   if (search) {
     let timer = 0;
@@ -132,7 +160,7 @@
   // Events of the server.
   const light = document.getElementById("live");
   function listen() {
-    const stream = new EventSource("/events?after=" + encodeURIComponent(page.revision || "0"));
+    const stream = new EventSource(page.root + "/events?after=" + encodeURIComponent(page.revision || "0"));
     const set = (on) => {
       if (!light) return;
       light.classList.toggle("on", on);

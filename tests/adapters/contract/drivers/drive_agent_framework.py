@@ -20,7 +20,7 @@ from agent_framework import (
 from contract.driver import Answer, Script, agrees
 
 from skillwire.adapters.agent_framework import HostSkills, HostSkillsSource
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 asks_natively = True
 package = "agent-framework-core"

@@ -15,7 +15,7 @@ from agno.models.response import ModelResponse
 from contract.driver import Answer, Script, agrees
 
 from skillwire.adapters.agno import HostSkills
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 asks_natively = True
 package = "agno"

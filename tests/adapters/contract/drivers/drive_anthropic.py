@@ -11,8 +11,8 @@ from contract.service import service_for
 
 from scripted_model import serving
 from skillwire.adapters.anthropic import answer_tool_calls, tools_for
-from skillwire.host.host import SkillHost
-from skillwire.host.threads import run_sync as run_on_host
+from skillwire.host import SkillHost
+from skillwire.host import run_sync as run_on_host
 
 asks_natively = False
 package = "anthropic"

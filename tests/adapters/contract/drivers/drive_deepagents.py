@@ -12,7 +12,7 @@ from deepagents import create_deep_agent
 from langgraph.checkpoint.memory import InMemorySaver
 
 from skillwire.adapters.langchain import SkillMiddleware
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 asks_natively = True
 package = "deepagents"

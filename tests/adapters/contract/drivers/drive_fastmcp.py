@@ -10,9 +10,8 @@ from fastmcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from skillwire.adapters.fastmcp import server_behind
-from skillwire.host.config.server import ServerConfig
-from skillwire.host.host import SkillHost
-from skillwire.host.threads import run_sync as run_on_host
+from skillwire.host import ServerConfig, SkillHost
+from skillwire.host import run_sync as run_on_host
 
 asks_natively = False
 package = "fastmcp"

@@ -17,7 +17,7 @@ from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
 from skillwire.adapters.google_adk import HostToolset
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 asks_natively = True
 package = "google-adk"

@@ -11,8 +11,8 @@ from openai import AsyncOpenAI, OpenAI
 
 from scripted_model import serving
 from skillwire.adapters.openai import answer_chat, chat_tools
-from skillwire.host.host import SkillHost
-from skillwire.host.threads import run_sync as run_on_host
+from skillwire.host import SkillHost
+from skillwire.host import run_sync as run_on_host
 
 asks_natively = False
 package = "openai"

@@ -12,7 +12,7 @@ from contract.driver import Answer, Script, agrees
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from skillwire.adapters.openai_agents import AgentSkills
-from skillwire.host.host import SkillHost
+from skillwire.host import SkillHost
 
 asks_natively = True
 package = "openai-agents"

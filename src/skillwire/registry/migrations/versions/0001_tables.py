@@ -1,4 +1,4 @@
-"""The tables of the first release, with full-text search in the database's own way."""
+"""The tables of version 0.1.0, with full-text search in the database's own way."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _SORTED = sa.Text(collation="C").with_variant(sa.Text(), "sqlite")
 
 
+def _texts(*names: str) -> list[sa.Column[str]]:
+    return [sa.Column(name, sa.Text, nullable=False) for name in names]
+
+
 def upgrade() -> None:
     op.create_table(
         "namespaces",
         sa.Column("name", _SORTED, primary_key=True),
         sa.Column("quota_bytes", sa.BigInteger),
+        sa.Column("published_bytes", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("signer_name", sa.Text),
         sa.Column("signer_key", sa.Text),
         sa.Column("signer_root", sa.Text),
@@ -32,9 +37,18 @@ def upgrade() -> None:
     op.create_table(
         "uploads",
         sa.Column("namespace", _SORTED, sa.ForeignKey("namespaces.name"), primary_key=True),
+        sa.Column("sent_by", _SORTED, primary_key=True),
         sa.Column("digest", _SORTED, sa.ForeignKey("blobs.digest"), primary_key=True),
         sa.Column("at", sa.BigInteger, nullable=False),
     )
+    op.create_index("uploads_by_digest", "uploads", ["digest"])
+    op.create_table(
+        "namespace_files",
+        sa.Column("namespace", _SORTED, sa.ForeignKey("namespaces.name"), primary_key=True),
+        sa.Column("digest", _SORTED, sa.ForeignKey("blobs.digest"), primary_key=True),
+        sa.Column("versions", sa.BigInteger, nullable=False),
+    )
+    op.create_index("namespace_files_by_digest", "namespace_files", ["digest"])
     op.create_table(
         "skills",
         sa.Column("id", _ID, primary_key=True),
@@ -50,6 +64,7 @@ def upgrade() -> None:
         sa.Column("set_digest", sa.Text, nullable=False),
         sa.Column("frontmatter", sa.Text, nullable=False),
         sa.Column("manifest", sa.Text, nullable=False),
+        sa.Column("text_terms", sa.Text, nullable=False, server_default="{}"),
         sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("archive_digest", sa.Text, nullable=False),
         sa.Column("signer", sa.Text, nullable=False, server_default=""),
@@ -57,6 +72,12 @@ def upgrade() -> None:
         sa.Column("published_at", sa.BigInteger, nullable=False),
         sa.Column("yanked", sa.Text),
         sa.UniqueConstraint("skill_id", "version"),
+    )
+    op.create_table(
+        "deleted_versions",
+        sa.Column("skill_id", _ID, sa.ForeignKey("skills.id"), primary_key=True),
+        sa.Column("version", _SORTED, primary_key=True),
+        sa.Column("set_digest", sa.Text, nullable=False),
     )
     op.create_table(
         "files",
@@ -74,6 +95,7 @@ def upgrade() -> None:
         sa.Column("name", _SORTED, nullable=False),
         sa.Column("version_id", _ID, sa.ForeignKey("versions.id"), nullable=False),
         sa.Column("terms", sa.Text, nullable=False),
+        sa.Column("text_terms", sa.Text, nullable=False, server_default=""),
         sa.UniqueConstraint("channel", "path"),
     )
     op.create_index("channels_by_name", "channels", ["channel", "name"])
@@ -82,6 +104,7 @@ def upgrade() -> None:
         "terms",
         sa.Column("term", _SORTED, primary_key=True),
         sa.Column("skills", sa.BigInteger, nullable=False),
+        sa.Column("anywhere", sa.BigInteger, nullable=False),
     )
     op.create_table(
         "term_trigrams",
@@ -113,6 +136,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "audit",
+        sa.Column("writer", _SORTED, primary_key=True),
         sa.Column("number", _ID, primary_key=True, autoincrement=False),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.Column("who", sa.Text, nullable=False),
@@ -121,6 +145,24 @@ def upgrade() -> None:
         sa.Column("details", sa.Text, nullable=False),
         sa.Column("hash", sa.Text, nullable=False),
     )
+    op.create_index("audit_by_time", "audit", ["at"])
+    key = ("server", "uri", "caller")
+    decision = ("decision", "digest", "grants", "decided_at", "decided_by", "decided_how")
+    op.create_table(
+        "consent",
+        *(sa.Column(name, _SORTED, primary_key=True) for name in key),
+        *_texts("label", "files", "entry"),
+        sa.Column("allowed_tools", sa.Integer, nullable=False),
+        sa.Column("execute_code", sa.Integer, nullable=False),
+        *_texts("scripts", "signer", *decision),
+    )
+    op.create_table(
+        "consent_history",
+        sa.Column("number", _ID, primary_key=True),
+        *(sa.Column(name, _SORTED, nullable=False) for name in key),
+        *_texts(*decision),
+    )
+    op.create_index("consent_history_by_skill", "consent_history", list(key))
     if op.get_bind().dialect.name == "postgresql":
         _postgresql()
     else:
@@ -129,9 +171,12 @@ def upgrade() -> None:
 
 def _postgresql() -> None:
     op.execute(
-        "CREATE INDEX channels_by_terms ON channels "
-        "USING gin (array_to_tsvector(string_to_array(terms, ' ')))"
+        "ALTER TABLE channels ADD COLUMN search tsvector "
+        "GENERATED ALWAYS AS "
+        "(array_to_tsvector(string_to_array(btrim(terms || ' ' || text_terms), ' '))) STORED"
     )
+    # Without a list of pending entries, which every search would have to read.
+    op.execute("CREATE INDEX channels_by_search ON channels USING gin (search) WITH (fastupdate = off)")
     # Nobody changes what was recorded, whatever the program does.
     op.execute(
         "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "

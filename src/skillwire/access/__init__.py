@@ -1,0 +1,35 @@
+"""Who sends a request: callers, their tokens, and the access tokens of an identity provider."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.access.callers import CallerFile as CallerFile
+    from skillwire.access.callers import Callers as Callers
+    from skillwire.access.callers import TokenFile as TokenFile
+    from skillwire.access.callers import credentials_of as credentials_of
+    from skillwire.access.callers import new_token as new_token
+    from skillwire.access.identity import BearerIdentity as BearerIdentity
+    from skillwire.access.identity import C as C
+    from skillwire.access.identity import Caller as Caller
+    from skillwire.access.identity import Credential as Credential
+    from skillwire.access.identity import Headers as Headers
+    from skillwire.access.identity import Identity as Identity
+    from skillwire.access.identity import OpenIdentity as OpenIdentity
+    from skillwire.access.identity import RateLimit as RateLimit
+    from skillwire.access.identity import Refusal as Refusal
+    from skillwire.access.oauth import AccessTokens as AccessTokens
+    from skillwire.access.oauth import OAuthSettings as OAuthSettings
+    from skillwire.access.oauth import SignedIn as SignedIn
+
+export(
+    __name__,
+    {
+        "callers": "CallerFile Callers TokenFile credentials_of new_token",
+        "identity": "C BearerIdentity Caller Credential Headers Identity OpenIdentity RateLimit Refusal",
+        "oauth": "AccessTokens OAuthSettings SignedIn",
+    },
+)

@@ -1,0 +1,29 @@
+"""A session in which a person, a model, and the skills and tools of servers meet: `skillwire chat`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.chat.commands import SessionCommands as SessionCommands
+    from skillwire.chat.demo import demo_model as demo_model
+    from skillwire.chat.demo import demo_skills as demo_skills
+    from skillwire.chat.session import ChatError as ChatError
+    from skillwire.chat.session import ChatEvent as ChatEvent
+    from skillwire.chat.session import ChatLimits as ChatLimits
+    from skillwire.chat.session import ChatSession as ChatSession
+    from skillwire.chat.session import EventType as EventType
+    from skillwire.chat.session import find_model as find_model
+    from skillwire.chat.terminal import ChatTerminal as ChatTerminal
+
+export(
+    __name__,
+    {
+        "commands": "SessionCommands",
+        "demo": "demo_model demo_skills",
+        "session": "ChatError ChatEvent ChatLimits ChatSession EventType find_model",
+        "terminal": "ChatTerminal",
+    },
+)

@@ -1,0 +1,288 @@
+"""ChatTerminal: a session on a terminal. prompt_toolkit reads lines, rich shows Markdown as it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.patch_stdout import patch_stdout
+from rich.console import Console
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.text import Text
+
+from skillwire.chat.commands import SessionCommands, split_command
+from skillwire.chat.session import ChatEvent, ChatSession
+from skillwire.errors import SkillwireError
+from skillwire.host import EventKind, SkillHost, ToolRequest
+from skillwire.text import safe_line
+
+_ARGUMENTS_CHARS = 300
+_SHOWN_EVENTS = {
+    EventKind.COLLISION,
+    EventKind.FAILURE,
+    EventKind.RECOVERED,
+    EventKind.REVOKED,
+    EventKind.OUTDATED,
+    EventKind.REMARK,
+}
+_ANSWER_LINES = 200
+"""Of an answer that is still arriving, so many lines are drawn again with every word."""
+
+
+class ChatTerminal:
+    """Reads what a person types, and prints what happens, until they end the session."""
+
+    def __init__(
+        self,
+        open_host: Callable[[str | None], SkillHost],
+        make_session: Callable[[SkillHost], ChatSession],
+        *,
+        history: Path | None,
+        plain: bool = False,
+        greeting: str = "",
+        answer: Callable[[str], Awaitable[str]],
+    ) -> None:
+        """`open_host` makes a host for a style, by default the configured one. `answer` asks a question on
+        the terminal. `history` is the file of what was typed; `None` keeps nothing."""
+        self._open_host = open_host
+        self._make_session = make_session
+        self._plain = plain or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+        self._console = Console(no_color=self._plain, highlight=False, markup=False, emoji=False)
+        self._history = history
+        self._greeting = greeting
+        self._answer = answer
+        self._allowed: set[str] = set()
+        self._turn: asyncio.Task[None] | None = None
+        self._told = 0
+        self._live: Live | None = None
+
+    async def run(self) -> int:
+        """The session, until the person ends it."""
+        session: ChatSession | None = None
+        style: str | None = None
+        self._print(self._greeting)
+        while True:
+            async with AsyncExitStack() as stack:
+                host = await stack.enter_async_context(self._open_host(style))
+                session = self._make_session(host) if session is None else session.continued(host)
+                watching = asyncio.create_task(self._watch(host))
+                stack.callback(watching.cancel)
+                style = await self._converse(session)
+            if style is None:
+                return 0
+
+    async def ask_tool(self, request: ToolRequest) -> bool:
+        """Ask before a tool of a server is called; `a` allows the tool until the session ends."""
+        if request.qualified_name in self._allowed:
+            return True
+        self._pause_drawing()
+        arguments = safe_line(str(dict(request.arguments)), limit=_ARGUMENTS_CHARS)
+        self._print(f"The model wants to call {safe_line(request.qualified_name)} with {arguments}")
+        if not request.execution.allowed:
+            self._print(f"  It {request.execution}.")
+        said = await self._answer("Call it? [y]es, [a]lways in this session, or anything else for [N]o")
+        if said in ("a", "always"):
+            self._allowed.add(request.qualified_name)
+        return said in ("y", "yes", "a", "always")
+
+    async def before_question(self) -> None:
+        """Stop drawing, because something is asked on the terminal now."""
+        self._pause_drawing()
+
+    # Lines
+
+    async def _converse(self, session: ChatSession) -> str | None:
+        """Read lines until the session ends, or a style is chosen that needs another host: its name."""
+        commands = SessionCommands(session)
+        prompts: PromptSession[str] = PromptSession(
+            history=self._open_history(), completer=_Names(commands), complete_while_typing=False
+        )
+        interrupted = False
+        while True:
+            try:
+                with patch_stdout(raw=True):
+                    line = (await prompts.prompt_async("> ")).strip()
+            except KeyboardInterrupt:
+                if interrupted:
+                    return None
+                interrupted = True
+                self._print("Ctrl-C again, or /quit, ends the session.")
+                continue
+            except EOFError:
+                return None
+            interrupted = False
+            if not line:
+                continue
+            if line in ("/quit", "/exit"):
+                return None
+            try:
+                style = await self._take(session, commands, line)
+            except SkillwireError as error:
+                self._print(safe_line(str(error)))
+                continue
+            if style is not None:
+                return style
+
+    async def _take(self, session: ChatSession, commands: SessionCommands, line: str) -> str | None:
+        if not line.startswith("/"):
+            await self._stoppable(self._send(session, line))
+            return None
+        name, rest = split_command(line)
+        if name == "style":
+            return self._style(session, rest.strip())
+        handle = commands.skill_for(name)
+        if handle is not None:
+            await self._stoppable(self._invoke(session, commands, handle, rest.strip()))
+        else:
+            await self._stoppable(self._show(commands, name, rest))
+        return None
+
+    def _style(self, session: ChatSession, name: str) -> str | None:
+        from skillwire.host.styles import all_styles, find_style
+
+        if name:
+            return find_style(name).name
+        known = ", ".join(style.name for style in all_styles())
+        self._print(f"The style is {session.host.style.name}; there are {known}.")
+        return None
+
+    async def _invoke(self, session: ChatSession, commands: SessionCommands, handle: str, rest: str) -> None:
+        await self._send(session, await commands.invoked(handle, rest))
+
+    async def _show(self, commands: SessionCommands, name: str, rest: str) -> None:
+        for line in await commands.run(name, rest):
+            self._print(line)
+
+    async def _stoppable(self, action: Awaitable[None]) -> None:
+        """Run something that Ctrl-C stops, and nothing else with it."""
+        self._turn = asyncio.ensure_future(action)
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(signal.SIGINT, self._turn.cancel)
+        try:
+            await self._turn
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            self._print("Stopped; the conversation is as it was before this message.")
+        finally:
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(signal.SIGINT)
+            self._turn = None
+
+    # What is shown
+
+    async def _send(self, session: ChatSession, message: str) -> None:
+        events = session.send(message)
+        try:
+            await self._draw(events)
+        finally:
+            self._pause_drawing()
+            await events.aclose()  # type: ignore[attr-defined]
+
+    async def _draw(self, events: AsyncIterator[ChatEvent]) -> None:
+        text = ""
+        async for event in events:
+            match event.type:
+                case "text":
+                    text += event.text
+                    self._draw_text(event.text, text)
+                case "tool_call":
+                    text = self._end_text(text)
+                    said = safe_line(event.arguments, limit=_ARGUMENTS_CHARS)
+                    self._print(f"→ {event.tool} {said}", style="dim")
+                case "tool_result":
+                    mark, first = (
+                        ("✗", event.text) if event.is_error else ("✓", event.text.partition("\n")[0])
+                    )
+                    self._print(
+                        f"{mark} {event.tool}: {safe_line(first, limit=_ARGUMENTS_CHARS)}", style="dim"
+                    )
+                case "done":
+                    text = self._end_text(text)
+                    self._print(_usage_line(event), style="dim")
+                case "error" | "person_needed":
+                    text = self._end_text(text)
+                    self._print(event.text, style="red")
+
+    def _draw_text(self, added: str, text: str) -> None:
+        if self._plain or not self._console.is_terminal:
+            self._console.out(added, end="", highlight=False)
+            return
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="ellipsis")
+            self._live.start()
+        shown = "\n".join(text.splitlines()[-_ANSWER_LINES:])
+        self._live.update(Markdown(shown, hyperlinks=False), refresh=True)
+
+    def _end_text(self, text: str) -> str:
+        """End what was drawn of an answer. The text after a tool call is an answer of its own."""
+        if self._live is not None:
+            self._live.update(Markdown(text, hyperlinks=False), refresh=True)
+            self._pause_drawing()
+        elif text and not text.endswith("\n"):
+            self._console.out("", highlight=False)
+        return ""
+
+    def _pause_drawing(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _print(self, line: str, *, style: str = "") -> None:
+        if line:
+            self._console.print(Text(line, style="" if self._plain else style), soft_wrap=True)
+
+    async def _watch(self, host: SkillHost) -> None:
+        """Print once what happens to skills and servers while the session is open."""
+        async for event in host.log.events():
+            if event.kind in _SHOWN_EVENTS:
+                self._print(f"· {event.message}", style="dim")
+
+    def _open_history(self) -> History:
+        if self._history is None:
+            return InMemoryHistory()
+        self._history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._history.touch(mode=0o600)
+        self._history.chmod(0o600)
+        return FileHistory(str(self._history))
+
+
+class _Names(Completer):
+    """Completes commands after `/`, and skills after `$` and after `/load`."""
+
+    def __init__(self, commands: SessionCommands) -> None:
+        self._commands = commands
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        line = document.text_before_cursor
+        word = line.rpartition(" ")[2]
+        handles = [skill.handle for skill in self._commands.session.host.skills()]
+        if word.startswith("$"):
+            choices = [f"${handle}" for handle in handles]
+        elif line.startswith("/") and " " not in line:
+            choices = [*self._commands.names()]
+        elif line.startswith(("/load ", "/skills ")):
+            choices = handles
+        else:
+            choices = []
+        for choice in choices:
+            if choice.startswith(word):
+                yield Completion(safe_line(choice), start_position=-len(word))
+
+
+def _usage_line(event: ChatEvent) -> str:
+    usage = event.usage
+    cost = usage.get("cost_usd")
+    price = "price unknown" if cost is None else f"${cost:.4f}"
+    return (
+        f"{usage.get('requests')} requests, {usage.get('input_tokens')} tokens in, "
+        f"{usage.get('output_tokens')} out, {price}"
+    )

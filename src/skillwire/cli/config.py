@@ -1,0 +1,319 @@
+"""`skillwire config`: where things are stored, the cache, the agents, and which skills are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.errors import SkillNotFound, SourceError
+
+if TYPE_CHECKING:
+    from skillwire.catalog import RegisteredSkill
+    from skillwire.host import SkillHost
+    from skillwire.install import Workspace
+
+
+def cache(*, clear: bool, on: str | None, as_json: bool) -> None:
+    """List the cached files by server, the scan caches and the packages of scripts, or remove them."""
+    (_clear if clear else _list_files)(on, as_json=as_json)
+
+
+def _list_files(on: str | None, *, as_json: bool) -> None:
+    from skillwire.cli.output import counted, human_size, printable
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.files import folder_size
+    from skillwire.host import SkillCache, state_places
+
+    files = sorted(SkillCache(state_places().cache).files(), key=lambda file: (file.origin, file.uri))
+    if on is not None:
+        files = [file for file in files if file.origin.label == on]
+    scan_caches = {} if on else {str(path): path.stat().st_size for path in _scan_caches()}
+    packages = {} if on else {str(path): folder_size(path) for path in _packages()}
+    if as_json:
+        show_json(
+            {
+                "files": [
+                    {"server": file.origin.label, "uri": file.uri, "size": file.size, "path": str(file.path)}
+                    for file in files
+                ],
+                "scan_caches": [{"size": size, "path": path} for path, size in scan_caches.items()],
+                "packages": [{"size": size, "path": path} for path, size in packages.items()],
+            }
+        )
+        return
+    screen = Screen()
+    for label in dict.fromkeys(file.origin.label for file in files):
+        of_server = [file for file in files if file.origin.label == label]
+        total = human_size(sum(file.size for file in of_server))
+        screen.line((label, "bold"), f"  {counted(len(of_server), 'file')}, {total}")
+        for file in of_server:
+            screen.line(f"  {human_size(file.size):>9}  {printable(file.uri)}")
+    if scan_caches:
+        total = human_size(sum(scan_caches.values()))
+        screen.line(f"{counted(len(scan_caches), 'scan cache')} of served directories, {total}")
+    if packages:
+        total = human_size(sum(packages.values()))
+        screen.line(f"{counted(len(packages), 'list')} of Python packages for scripts, {total}")
+    if not files and not scan_caches and not packages:
+        screen.line("The cache is empty.")
+
+
+def _clear(on: str | None, *, as_json: bool) -> None:
+    import shutil
+
+    from skillwire.cli.output import counted
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host import SkillCache, state_places
+    from skillwire.trust import Origin
+
+    kept = SkillCache(state_places().cache)
+    origins = sorted({file.origin for file in kept.files()})
+    if on is not None:
+        wanted = Origin.mcp(on)
+        if wanted not in origins:
+            known = ", ".join(origin.label for origin in origins) or "none"
+            raise SkillNotFound(f"no files of a server called {on} are cached; known: {known}")
+        origins = [wanted]
+    removed = {origin.label: kept.remove_server(origin) for origin in origins}
+    scan_caches = [] if on is not None else _scan_caches()
+    for file in scan_caches:
+        file.unlink(missing_ok=True)
+    packages = [] if on is not None else _packages()
+    for folder in packages:
+        shutil.rmtree(folder, ignore_errors=True)
+    if as_json:
+        show_json({"removed": removed, "scan_caches": len(scan_caches), "packages": len(packages)})
+        return
+    more = f" and {counted(len(scan_caches), 'scan cache')}" if scan_caches else ""
+    more += f" and {counted(len(packages), 'list')} of packages" if packages else ""
+    Screen().line(f"Removed {counted(sum(removed.values()), 'file')}{more}.")
+
+
+def _scan_caches() -> list[Path]:
+    """The scan caches of directories that were served."""
+    from skillwire.sources import scan_cache_directory
+    from skillwire.sources.directory.cache import scan_caches_in
+
+    folder = scan_cache_directory()
+    return [] if folder is None else sorted(scan_caches_in(folder))
+
+
+def _packages() -> list[Path]:
+    """The folders of installed packages, one for each list that scripts have."""
+    from skillwire.host import state_places
+
+    return _children(state_places().cache.parent / "packages")
+
+
+def paths(*, delete: bool, yes: bool, as_json: bool) -> None:
+    """Show where configuration, approvals and caches are stored, or delete all but the configuration."""
+    from skillwire.cli.output import printable
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.host import project_file, state_places
+    from skillwire.install import StateFiles
+    from skillwire.sources import scan_cache_directory
+
+    places = state_places()
+    named = {
+        "config": places.config,
+        "project": project_file(),
+        "approvals": places.approvals,
+        "trusted": places.trusted,
+        "logins": places.logins,
+        "audit": places.audit,
+        "cache": places.cache,
+        "installs": StateFiles.of_user().folder,
+    }
+    scan_caches = scan_cache_directory()
+    if scan_caches is not None:
+        named["scan_caches"] = scan_caches
+    if delete:
+        # Both folders are ours alone. On some systems, the configuration is in one of them.
+        folders = (places.approvals.parent, places.cache.parent)
+        _delete(
+            [one for folder in folders for one in _children(folder) if one != places.config], yes, as_json
+        )
+        return
+    if as_json:
+        show_json(
+            {"paths": {name: {"path": str(path), "exists": path.exists()} for name, path in named.items()}}
+        )
+        return
+    Screen().pairs(
+        (name.replace("_", " "), printable(str(path)) + ("" if path.exists() else "  (does not exist yet)"))
+        for name, path in named.items()
+    )
+
+
+def _children(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _delete(found: list[Path], yes: bool, as_json: bool) -> None:
+    """Delete what is stored, after a person was asked."""
+    import asyncio
+    import shutil
+
+    from skillwire.cli.ask import answer, person_screen
+    from skillwire.cli.output import counted, printable
+    from skillwire.cli.parser import UsageError
+    from skillwire.cli.screen import Screen, show_json
+
+    if found and not yes:
+        screen = person_screen()
+        for path in found:
+            screen.line(f"  {printable(str(path))}")
+        if asyncio.run(answer(screen, "Delete all of these?", "[y/N]")) not in ("y", "yes"):
+            raise UsageError("nothing was deleted: answer yes on a terminal, or add --yes")
+    for path in found:
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise SourceError(f"{path} cannot be deleted: {error.strerror}") from None
+    if as_json:
+        show_json({"deleted": [str(path) for path in found]})
+    else:
+        Screen().line(f"Deleted {counted(len(found), 'path')}. The configuration stays.")
+
+
+def agents(*, everyone: bool, user: bool, as_json: bool) -> None:
+    """The agents that read skills from folders."""
+    from skillwire.cli.install_setup import workspace
+    from skillwire.cli.output import counted
+    from skillwire.cli.screen import Screen, padded, show_json
+    from skillwire.clients import agents as known_agents
+    from skillwire.clients import detect_agents, shares_canonical
+
+    work = workspace(user=user)
+    here = {agent.id for agent in detect_agents(work.places, work.scope)}
+    rows = [agent for agent in known_agents().values() if everyone or agent.id in here]
+    if as_json:
+        show_json(
+            {
+                "agents": [
+                    {
+                        "id": agent.id,
+                        "name": agent.name,
+                        "folder": str(folder) if (folder := work.places.folder(agent, work.scope)) else None,
+                        "shares_canonical": shares_canonical(agent, work.places, work.scope),
+                        "detected": agent.id in here,
+                    }
+                    for agent in rows
+                ]
+            }
+        )
+        return
+    screen = Screen()
+    widest = max((len(agent.id) for agent in rows), default=0)
+    for agent in rows:
+        folder = work.places.folder(agent, work.scope)
+        screen.line(
+            (padded(agent.id, widest), "bold" if agent.id in here else ""),
+            f"  {padded(agent.name, 24)}  ",
+            (
+                _short(folder, work) if folder is not None else "projects only",
+                "dim" if folder is None else "",
+            ),
+        )
+    if not everyone:
+        known = len(known_agents())
+        screen.line(f"{counted(len(rows), 'agent')} here; `skillwire config agents --all` lists {known}.")
+
+
+def _short(folder: Path, work: Workspace) -> str:
+    """A folder as a person would write it: from the project or the home on."""
+    from skillwire.cli.output import printable
+
+    root, prefix = (work.places.home, "~/") if work.scope.value == "user" else (work.places.project, "")
+    shown = folder.as_posix()
+    return printable(prefix + folder.relative_to(root).as_posix() if folder.is_relative_to(root) else shown)
+
+
+def disable(
+    *, names: tuple[str, ...], project: bool, on: str | None, options: HostOptions, as_json: bool
+) -> None:
+    """Leave skills out: they are not in a model's catalog, and are not loaded."""
+    from skillwire.host import project_file, state_places
+
+    file = project_file() if project else state_places().config
+    skills = _found(names, on, options)
+    _write(file, add=[_kept_name(skill) for skill in skills])
+    _show("disabled", skills, [file], as_json=as_json)
+
+
+def enable(*, names: tuple[str, ...], on: str | None, options: HostOptions, as_json: bool) -> None:
+    """Use skills again, in every file of the user's or the project's that disables them."""
+    from skillwire.cli.output import printable
+    from skillwire.host import project_file, state_places
+
+    skills = _found(names, on, options)
+    changed: list[Path] = []
+    for skill in skills:
+        spellings = {skill.handle, skill.uri, skill.entry.name, _kept_name(skill)}
+        files = [file for file in (state_places().config, project_file()) if _write(file, remove=spellings)]
+        if not files:
+            raise SkillNotFound(
+                f"{printable(skill.handle)} is not disabled by a configuration file: nothing to enable"
+            )
+        changed += files
+    _show("enabled", skills, list(dict.fromkeys(changed)), as_json=as_json)
+
+
+def _found(names: tuple[str, ...], on: str | None, options: HostOptions) -> list[RegisteredSkill]:
+    """The skills of these names, disabled or not."""
+    from skillwire.catalog import fold_handle
+
+    async def action(host: SkillHost) -> list[RegisteredSkill]:
+        skills: list[RegisteredSkill] = []
+        for name in names:
+            fold = fold_handle(name)
+            known = [skill for skill in host.skills(disabled=True) if on is None or skill.origin.label == on]
+            matches = [
+                skill
+                for skill in known
+                if name == skill.uri or fold in (fold_handle(skill.handle), fold_handle(_kept_name(skill)))
+            ]
+            skills += matches or [await host.find(name, server=on)]
+        return skills
+
+    return with_host(options, action, on=on)
+
+
+def _kept_name(skill: RegisteredSkill) -> str:
+    """What is written to the file: the name with its server or directory, which means this skill in any
+    style."""
+    return f"{skill.origin.label}/{skill.entry.name}"
+
+
+def _write(file: Path, *, add: list[str] | None = None, remove: set[str] | None = None) -> bool:
+    """Change the list of disabled skills of a file; false when there was nothing to change."""
+    from skillwire.catalog import fold_handle
+    from skillwire.cli.trust import write_project
+    from skillwire.host.config.file import read_config
+    from skillwire.host.config.text import with_disabled
+
+    before = read_config(file)
+    listed = list(before.disabled) if before is not None else []
+    gone = {fold_handle(name) for name in remove or ()}
+    wanted: list[str] = [*listed, *(name for name in add or () if name not in listed)]
+    after = [name for name in wanted if fold_handle(name) not in gone]
+    if after == listed:
+        return False
+    write_project(file, before, with_disabled(before.text if before is not None else "", after, file=file))
+    return True
+
+
+def _show(what: str, skills: list[RegisteredSkill], files: list[Path], *, as_json: bool) -> None:
+    from skillwire.cli.output import printable
+    from skillwire.cli.screen import Screen, origin_words, show_json
+
+    if as_json:
+        show_json({what: [_kept_name(skill) for skill in skills], "files": [str(file) for file in files]})
+        return
+    for skill in skills:
+        where = ", ".join(printable(str(file)) for file in files)
+        Screen().line(f"{skill.handle} from {origin_words(skill.origin)} is {what} in {where}.")

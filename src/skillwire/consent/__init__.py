@@ -1,0 +1,47 @@
+"""What people decided about skills: the records and their store, the question to a person, the state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.consent.ask import NO_TERMINAL as NO_TERMINAL
+    from skillwire.consent.ask import Answer as Answer
+    from skillwire.consent.ask import ApprovalCallback as ApprovalCallback
+    from skillwire.consent.ask import ApprovalRequest as ApprovalRequest
+    from skillwire.consent.ask import Once as Once
+    from skillwire.consent.ask import covered_files as covered_files
+    from skillwire.consent.ask import file_lines as file_lines
+    from skillwire.consent.ask import require_person as require_person
+    from skillwire.consent.ask import single_file as single_file
+    from skillwire.consent.record import DIRECTORY as DIRECTORY
+    from skillwire.consent.record import Change as Change
+    from skillwire.consent.record import ConsentBackend as ConsentBackend
+    from skillwire.consent.record import Decided as Decided
+    from skillwire.consent.record import Decision as Decision
+    from skillwire.consent.record import Key as Key
+    from skillwire.consent.record import Record as Record
+    from skillwire.consent.record import consider as consider
+    from skillwire.consent.record import exported as exported
+    from skillwire.consent.record import imported as imported
+    from skillwire.consent.sqlite import SqliteConsent as SqliteConsent
+    from skillwire.consent.status import ApprovalStatus as ApprovalStatus
+    from skillwire.consent.status import State as State
+    from skillwire.consent.status import status_of as status_of
+    from skillwire.consent.store import ConsentStore as ConsentStore
+
+export(
+    __name__,
+    {
+        "ask": (
+            "NO_TERMINAL Answer ApprovalCallback ApprovalRequest Once covered_files file_lines "
+            "require_person single_file"
+        ),
+        "record": "DIRECTORY Change ConsentBackend Decided Decision Key Record consider exported imported",
+        "sqlite": "SqliteConsent",
+        "status": "ApprovalStatus State status_of",
+        "store": "ConsentStore",
+    },
+)

@@ -1,1 +1,0 @@
-"""What the user approved, and how to ask."""

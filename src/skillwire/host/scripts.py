@@ -1,0 +1,483 @@
+"""Scripts of skills, run in the sandbox. A run takes these steps; each may refuse it.
+
+1. The skill is loaded: verified, and approved as it is now. A skill without digests cannot be bound to what
+   was granted, and is refused.
+2. The grants: what its SKILL.md requests for this script, and what the caller adds. What is not granted yet
+   is asked about, in one question, and stored with the approval: bound to exactly these files.
+3. Its list of Python packages, if it has one, is installed: a question and a step of its own.
+4. Every file of the skill is read again and verified, and all of it goes into the sandbox.
+5. What came out is told: to the caller as untrusted text, to the log, telemetry and audit without it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import anyio
+import anyio.to_thread
+
+from skillwire.catalog import RegisteredSkill
+from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, SourceError
+from skillwire.host.directories import state_places
+from skillwire.host.events import Event, EventKind, skill_event
+from skillwire.host.model import Tool, ToolResult, error_words
+from skillwire.host.styles.base import RenderContext
+from skillwire.limits import Limits
+from skillwire.sandbox import Grant, GrantKind, Outcome, Plan, parse_grant, requested_grants
+from skillwire.sandbox.plan import given, interpreter_for, newly_requested, program_path, stored
+from skillwire.skill import SetDigest
+from skillwire.telemetry import operation
+from skillwire.text import safe_line
+from skillwire.trust import Grants, Reason, VerifiedFile, shown_digest
+from skillwire.trust.fence import fence
+from skillwire.words import counted
+
+if TYPE_CHECKING:
+    from skillwire.host.wiring import HostParts
+
+RUN_TOOL: Final = "run_skill_script"
+NO_SCRIPTS: Final[frozenset[tuple[str, str]]] = frozenset()
+_NAME_BYTES: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRequest:
+    """A question to the user: may this script run in the sandbox with these grants, or install packages?"""
+
+    skill: RegisteredSkill
+    script: str
+    digest: SetDigest
+    """Of the files that a yes is bound to."""
+    grants: tuple[Grant, ...]
+    """Everything that it would have."""
+    new: tuple[Grant, ...]
+    """What it was not granted before."""
+    is_first: bool
+    """Whether the script was never granted to run, or the skill changed since."""
+    packages: tuple[str, ...] = ()
+    """For a question about packages: those that would be installed, from the index alone."""
+
+    @property
+    def sentence(self) -> str:
+        """What is asked for, in one line."""
+        if self.packages:
+            return f"installs {', '.join(self.packages)} from the package index"
+        asks = ", ".join(str(grant) for grant in (self.grants if self.is_first else self.new))
+        return f"{'asks for' if self.is_first else 'newly asks for'} {asks or 'nothing but to run'}"
+
+
+ScriptCallback: TypeAlias = Callable[[ScriptRequest], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRunner:
+    """How a host runs scripts: `SkillHost(runner=ScriptRunner())`. Without one, it runs none."""
+
+    folder: Path = field(default_factory=Path.cwd)
+    """Paths of grants are below it, and a script runs in it if it is granted."""
+    ask: ScriptCallback | None = None
+    """Asks the user for grants and packages; without it, what is not granted yet is refused."""
+    grants: Sequence[str] = ()
+    """What every script is granted without asking, such as `read:docs`: a decision of your application."""
+    network: bool = True
+    """Whether granted hosts can be reached at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptResult:
+    """What came out of a run. `files` are those that it wrote into the folder of a call with `files`."""
+
+    skill: RegisteredSkill
+    script: str
+    outcome: Outcome
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+class Scripts:
+    """The scripts of one host: `host.scripts`."""
+
+    def __init__(self, parts: HostParts, runner: ScriptRunner | None, limits: Limits) -> None:
+        self._parts = parts
+        self.runner = runner
+        self._limits = limits
+        self._slots: anyio.CapacityLimiter | None = None
+
+    async def run(
+        self,
+        name: str,
+        path: str,
+        arguments: Sequence[str] = (),
+        *,
+        grants: Iterable[str] = (),
+        files: Mapping[str, str] | None = None,
+        interpreter: str = "",
+        server: str | None = None,
+        limits: Limits | None = None,
+        on_command: Callable[[Sequence[str]], None] | None = None,
+    ) -> ScriptResult:
+        """Run a script of a skill in the sandbox, to its end.
+
+        `grants` are asked for beside what the skill requests. With `files`, it runs in a folder of its own
+        that holds them, and what it leaves there comes back. Raises `ApprovalRequired` for what is not
+        granted, `SandboxUnavailable` where there is no sandbox.
+        """
+        plan, contents, skill = await self.plan(
+            name,
+            path,
+            arguments,
+            grants=grants,
+            interpreter=interpreter,
+            server=server,
+            limits=limits,
+            ask=True,
+        )
+        digest = shown_digest(skill.entry)
+        if self._slots is None:
+            self._slots = anyio.CapacityLimiter(self._limits.scripts_at_once)
+        facts = {
+            "skillwire.script": path,
+            "skillwire.grants": " ".join(sorted(grant.kind for grant in plan.grants)),
+        }
+        with operation(
+            "run", f"{RUN_TOOL} {skill.handle}", lambda: {**facts, "skillwire.set_digest": digest or ""}
+        ) as run_:
+            outcome, written = await run_plan(plan, contents, files, slots=self._slots, on_command=on_command)
+            run_.set("skillwire.exit_code", outcome.exit_code)
+            run_.set("skillwire.output_bytes", outcome.output_bytes)
+            run_.set("skillwire.network_bytes", outcome.network_bytes)
+            run_.verdict = "ended" if outcome.ended else "ok"
+        self._parts.log.record(self._event(skill, path, plan, outcome))
+        return ScriptResult(skill=skill, script=path, outcome=outcome, files=written)
+
+    async def plan(
+        self,
+        name: str,
+        path: str,
+        arguments: Sequence[str] = (),
+        *,
+        grants: Iterable[str] = (),
+        interpreter: str = "",
+        server: str | None = None,
+        limits: Limits | None = None,
+        ask: bool = False,
+    ) -> tuple[Plan, list[VerifiedFile], RegisteredSkill]:
+        """What a script would get, and the files of its skill. With `ask`, what is missing is asked for."""
+        runner = self.runner
+        if runner is None:
+            raise SourceError("this host runs no scripts: give it a ScriptRunner")
+        # 1. Verified, approved, and bound to digests.
+        skill = await self._parts.resolver.find(name, server, None)
+        verified = await self._parts.loader.load(skill)
+        digest = shown_digest(verified.entry)
+        if digest is None:
+            raise _refused(skill, f"{skill.handle} lists no digests: a grant cannot be bound to its scripts")
+        script = await self._parts.loader.read(skill.key, path)
+        # 2. Grants.
+        asked, free = await anyio.to_thread.run_sync(
+            _resolve,
+            runner,
+            requested_grants(verified.frontmatter, script.path, str(runner.folder)),
+            tuple(grants),
+        )
+        held = self._parts.loader.grants(skill.key)
+        kept = held.scripts | (stored(script.path, []) if held.execute_code else NO_SCRIPTS)
+        is_granted = given(script.path, kept) is not None
+        earlier = kept if is_granted else self._granted_before(skill) | kept
+        request = ScriptRequest(
+            skill=skill,
+            script=script.path,
+            digest=digest,
+            grants=tuple(sorted(asked | free)),
+            new=newly_requested(sorted(asked), earlier, script.path),
+            is_first=given(script.path, earlier) is None,
+        )
+        if ask and (not is_granted or newly_requested(asked, kept, script.path)):
+            await self._ask(runner, request)
+            await self._store(skill, replace(held, scripts=held.scripts | stored(script.path, asked)))
+        # 3. Packages.
+        contents = await self._files(skill)
+        plan = await anyio.to_thread.run_sync(
+            make_plan, runner, request, contents, tuple(arguments), interpreter, limits or self._limits
+        )
+        if plan.packages and ask and not await anyio.to_thread.run_sync(os.path.exists, plan.packages):
+            from skillwire.sandbox.packages import install, requirements_of
+
+            required = requirements_of(script.path, _texts(contents))
+            await self._ask(runner, replace(request, packages=required))
+            install_all = partial(
+                install, required, Path(plan.packages), limits=self._limits, environment=os.environ
+            )
+            await anyio.to_thread.run_sync(install_all)
+        return plan, contents, skill
+
+    def note_unsafe(self, what: str) -> None:
+        """Record that a person ran a script without a sandbox."""
+        message = f"{what} is run WITHOUT a sandbox (--unsafe-no-sandbox), as a person asked for it"
+        self._parts.log.record(Event(kind=EventKind.RUN, message=message))
+
+    def _granted_before(self, skill: RegisteredSkill) -> frozenset[tuple[str, str]]:
+        """What scripts of the skill were granted before its files changed: to compare with."""
+        store = self._parts.approvals
+        ended = store.record(store.key(skill.origin, skill.uri)).ended(skill.origin)
+        return NO_SCRIPTS if ended is None else ended.grants.scripts
+
+    async def _ask(self, runner: ScriptRunner, request: ScriptRequest) -> None:
+        what = f"{request.skill.handle}/{request.script}"
+        if runner.ask is None:
+            raise _refused(
+                request.skill, f"{what} is not granted: it {request.sentence}; ask the user to grant that"
+            )
+        with operation("approve"):
+            answer = await runner.ask(request)
+        if answer is not True:
+            raise _refused(request.skill, f"{what} was not granted: it is not run")
+
+    async def _store(self, skill: RegisteredSkill, grants: Grants) -> None:
+        """Keep grants with the approval of exactly these files, and use them from now on."""
+        await self._parts.admin.approve(skill, grants=grants, how="granted for a script")
+        await self._parts.loader.load(skill)
+
+    async def _files(self, skill: RegisteredSkill) -> list[VerifiedFile]:
+        """Every file of a skill, verified."""
+        paths = ("SKILL.md", *self._parts.resolver.files(skill))
+        return [await self._parts.loader.read(skill.key, path) for path in paths]
+
+    def _event(self, skill: RegisteredSkill, path: str, plan: Plan, outcome: Outcome) -> Event:
+        how = f"was ended: {outcome.ended}" if outcome.ended else f"ended with {outcome.exit_code}"
+        grants = ", ".join(str(grant) for grant in plan.grants) or "none"
+        message = (
+            f"{skill.handle}/{path} of {shown_digest(skill.entry)} {how} after {outcome.seconds:.1f} s in "
+            f"the sandbox; grants: {grants}; {counted(outcome.output_bytes, 'byte')} printed"
+        )
+        return skill_event(EventKind.RUN, skill, message)
+
+
+def _resolve(
+    runner: ScriptRunner, requested: Iterable[Grant], added: Iterable[str]
+) -> tuple[frozenset[Grant], frozenset[Grant]]:
+    """What a script asks for, and what the application grants to all; blocks."""
+    from skillwire.sandbox.bubblewrap import resolve_grant
+
+    folder = str(runner.folder.resolve())
+    places = state_places()
+    private = [str(path.parent) for path in (places.cache, places.approvals, places.config)]
+    resolve = partial(resolve_grant, home=str(Path.home()), private=private)
+    free = frozenset(resolve(parse_grant(text, folder)) for text in runner.grants)
+    asked = frozenset(map(resolve, (*requested, *(parse_grant(text, folder) for text in added)))) - free
+    if not runner.network and (hosts := [str(one) for one in asked | free if one.kind is GrantKind.NET]):
+        raise SourceError(f"scripts of this host reach no network, and {', '.join(hosts)} is requested")
+    return asked, free
+
+
+def make_plan(
+    runner: ScriptRunner,
+    request: ScriptRequest,
+    contents: Sequence[VerifiedFile],
+    arguments: tuple[str, ...],
+    interpreter: str,
+    limits: Limits,
+) -> Plan:
+    """The plan of a run, from what is on this machine; blocks."""
+    from skillwire.sandbox.bubblewrap import find_program, system_folders
+    from skillwire.sandbox.packages import packages_folder, requirements_of
+
+    what = f"{request.skill.handle}/{request.script}"
+    [data] = [file.data for file in contents if file.path == request.script]
+    name, *options = interpreter_for(request.script, data, interpreter)
+    found, trees = find_program(name)
+    program = program_path(name, found, request.grants)
+    if not program:
+        needed = safe_line(name, limit=100)
+        raise SourceError(f"{what} needs {needed}, which is no program of the system: grant exec:{needed}")
+    names = [grant.value for grant in request.grants if grant.kind is GrantKind.ENV]
+    if missing := [name for name in names if name not in os.environ]:
+        raise SourceError(f"{what} is granted env:{missing[0]}, which is not set: set it")
+    required = requirements_of(request.script, _texts(contents))
+    cache = state_places().cache.parent / "packages"
+    return Plan(
+        script=request.script,
+        interpreter=(program, *options),
+        arguments=arguments,
+        grants=request.grants,
+        folder=str(runner.folder.resolve()),
+        system=system_folders(),
+        trees=trees,
+        packages=str(packages_folder(cache, required, program)) if required else "",
+        variables={name: os.environ[name] for name in names},
+        limits=limits,
+    )
+
+
+def _texts(contents: Sequence[VerifiedFile]) -> dict[str, str]:
+    return {file.path: file.text or "" for file in contents}
+
+
+async def run_plan(
+    plan: Plan,
+    contents: Sequence[VerifiedFile],
+    files: Mapping[str, str] | None = None,
+    *,
+    slots: anyio.CapacityLimiter | None = None,
+    on_command: Callable[[Sequence[str]], None] | None = None,
+) -> tuple[Outcome, dict[str, bytes]]:
+    """Run a plan in a thread; with `files`, in a folder that holds them. A caller that gives up ends it."""
+    from skillwire.sandbox.bubblewrap import run
+
+    stopped = threading.Event()
+
+    def act() -> tuple[Outcome, dict[str, bytes]]:
+        if files is None:
+            return run(plan, contents, stopped=stopped, started=on_command), {}
+        with tempfile.TemporaryDirectory(prefix="skillwire-work-") as work:
+            for file, text in files.items():
+                (Path(work) / _plain_name(file)).write_text(text, encoding="utf-8")
+            outcome = run(replace(plan, work=work), contents, stopped=stopped, started=on_command)
+            return outcome, _written(Path(work), files, plan.limits.script_output_bytes)
+
+    try:
+        return await anyio.to_thread.run_sync(act, limiter=slots, abandon_on_cancel=True)
+    finally:
+        stopped.set()
+
+
+def _refused(skill: RegisteredSkill, message: str) -> ApprovalRequired:
+    return ApprovalRequired(message, reason=Reason.DENIED, origin=skill.origin.label, uri=skill.uri)
+
+
+def _plain_name(name: str) -> str:
+    """The name of a file that a caller gives: one in the folder itself."""
+    if name != safe_line(name) or "/" in name or name in ("", ".", "..") or len(name.encode()) > _NAME_BYTES:
+        raise FormatError.of(rule="file", message=f"{safe_line(name, limit=100)!r} is not a plain file name")
+    return name
+
+
+def _written(work: Path, before: Mapping[str, str], most: int) -> dict[str, bytes]:
+    """The regular files that a script left, within a number of bytes. Links are not followed."""
+    found: dict[str, bytes] = {}
+    for folder, _, names in os.walk(work):
+        for name in sorted(names):
+            path = Path(folder) / name
+            key = str(path.relative_to(work))
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                continue
+            with os.fdopen(descriptor, "rb") as stream:
+                data = stream.read(most + 1)
+            if len(data) > most:
+                continue
+            if before.get(key, "").encode() != data or key not in before:
+                found[key] = data
+                most -= len(data)
+    return found
+
+
+def describe(result: ScriptResult) -> str:
+    """A result in words, without what the script printed."""
+    outcome = result.outcome
+    return f"{result.skill.handle}/{result.script} " + (
+        f"was ended: {outcome.ended}" if outcome.ended else f"ended with exit code {outcome.exit_code}"
+    )
+
+
+def result_json(result: ScriptResult) -> dict[str, Any]:
+    """A result for JSON output."""
+    outcome = result.outcome
+    return {
+        "script": f"{result.skill.handle}/{result.script}",
+        "exit_code": outcome.exit_code,
+        "ended": outcome.ended or None,
+        "seconds": round(outcome.seconds, 3),
+        "stdout": outcome.stdout,
+        "stderr": outcome.stderr,
+        "refused_hosts": list(outcome.refused_hosts),
+    }
+
+
+def script_tool(scripts: Scripts, context: RenderContext) -> Tool:
+    """The tool with which a model runs a script. What the script printed is in a fence."""
+
+    async def answer(arguments: Mapping[str, Any]) -> ToolResult:
+        name = arguments.get("name")
+        try:
+            path, words, files = script_arguments(arguments)
+            if not isinstance(name, str) or not name:
+                raise SkillNotFound(f"{RUN_TOOL}: say name and path")
+            result = await scripts.run(name, path, words, files=files)
+        except SkillwireError as error:
+            return ToolResult(error_words(error), is_error=True)
+        outcome = result.outcome
+        return ToolResult(
+            fenced_result(result, context.limits, context.salt),
+            is_error=bool(outcome.exit_code or outcome.ended),
+        )
+
+    return Tool(RUN_TOOL, SCRIPT_ABOUT, SCRIPT_SCHEMA, answer)
+
+
+SCRIPT_ABOUT: Final = (
+    "Run a script of a skill in a sandbox, without network and without the files of the user unless they "
+    "granted these. You get its exit code, what it printed, and the files that it wrote."
+)
+SCRIPT_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "The name of the skill."},
+        "path": {"type": "string", "description": "The script in it, such as scripts/extract.py."},
+        "arguments": {"type": "array", "items": {"type": "string"}, "description": "Its arguments."},
+        "files": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "Files that it finds in its working folder, by name, as text.",
+        },
+    },
+    "required": ["name", "path"],
+    "additionalProperties": False,
+}
+
+
+def script_arguments(arguments: Mapping[str, Any]) -> tuple[str, list[str], dict[str, str]]:
+    """The path, arguments and files of a call, or a `SkillNotFound` that says what is wrong with them."""
+    path: object = arguments.get("path")
+    words: object = arguments.get("arguments") or []
+    files: object = arguments.get("files") or {}
+    if not isinstance(path, str) or not path:
+        raise SkillNotFound(f"{RUN_TOOL}: say name and path")
+    if not isinstance(words, list) or not all(isinstance(one, str) for one in cast("list[object]", words)):
+        raise SkillNotFound(f"{RUN_TOOL}: arguments must be a list of strings")
+    texts = cast("dict[str, object]", files).values() if isinstance(files, dict) else [None]
+    if not all(isinstance(one, str) for one in texts):
+        raise SkillNotFound(f"{RUN_TOOL}: files must be an object of names and texts")
+    return path, cast("list[str]", words), cast("dict[str, str]", files)
+
+
+def fenced_result(result: ScriptResult, limits: Limits, salt: bytes) -> str:
+    """A result for a model: what the script said is untrusted, whoever wrote the skill."""
+    most = limits.script_tool_chars
+    parts = {"stdout": result.outcome.stdout, "stderr": result.outcome.stderr}
+    parts |= {
+        name: data.decode("utf-8", "replace") for name, data in result.files.items() if b"\0" not in data
+    }
+    binary = [name for name, data in result.files.items() if b"\0" in data]
+    lines = [f"{describe(result)}."]
+    if result.outcome.refused_hosts:
+        lines.append(
+            f"It may not reach {', '.join(result.outcome.refused_hosts)}: only the user can grant that."
+        )
+    if binary:
+        lines.append(f"It wrote {counted(len(binary), 'binary file')}, not shown.")
+    for name, text in parts.items():
+        if text:
+            cut = text if len(text) <= most else f"{text[:most]}\n[{len(text) - most:,} more characters]"
+            most = max(0, most - len(text))
+            lines.append(
+                fence(cut, result.skill.origin, part="_output", attributes={"file": name}, salt=salt).text
+            )
+    return "\n".join(lines)

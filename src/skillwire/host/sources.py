@@ -1,0 +1,491 @@
+"""The open sources of a host, and the listings of servers that are cached on disk.
+
+A server has a connection; everything else is only opened. Commands use a cached listing for as long as its
+server allows. A gateway begins with the last one, expired or not, and connects to its servers then. A listing
+is only what the server said: what is loaded from it is approved and verified as always, and an entry that is
+out of date is refreshed then (VER-6). The files are the user's alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+import anyio
+import anyio.to_thread
+
+from skillwire.catalog import Registry
+from skillwire.errors import (
+    AmbiguousName,
+    ApprovalRequired,
+    FormatError,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+)
+from skillwire.files import make_folder, write_atomic
+from skillwire.host.config.server import ServerConfig
+from skillwire.host.state import ServerState, Status, Switches
+from skillwire.host.styles.base import Style
+from skillwire.host.templates import ServedTemplate
+from skillwire.issues import Issue
+from skillwire.lazy import import_sdk
+from skillwire.limits import Limits
+from skillwire.skill import Dialect, SkillEntry, SkillUri, parse_uri
+from skillwire.sources import Problem, Source
+from skillwire.sources.listing import DialectOptions, Listing
+from skillwire.sources.mcp import McpSource
+from skillwire.text import shown
+from skillwire.trust import ApprovalMode, Origin, Reason
+from skillwire.wire import ListedResource, entry_from_stored, entry_to_stored
+
+if TYPE_CHECKING:
+    from skillwire.host.connection import Connection
+
+_VERSION: Final = 1
+_UNREADABLE: Final = (OSError, FormatError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+
+
+class ListingCache:
+    """Listings by server: by its place and by all that it is given, which may decide what it lists."""
+
+    def __init__(self, directory: Path, *, limits: Limits, clock: Callable[[], float] = time.time) -> None:
+        self._directory = directory
+        self._limits = limits
+        self._clock = clock
+
+    async def get(self, config: ServerConfig, *, clock: Callable[[], float]) -> Listing | None:
+        """The listing of a server while it is current. `clock` is the one that `good_until` refers to."""
+        if config.instance is not None:
+            return None
+        found = await anyio.to_thread.run_sync(self._read, self._path(config))
+        if found is None:
+            return None
+        listing, seconds = found
+        if seconds <= 0:
+            return None
+        return Listing(
+            listing.entries, listing.problems, clock() + seconds, listing.spellings, listing.ttl_seconds
+        )
+
+    async def last(self, config: ServerConfig) -> tuple[SkillEntry, ...] | None:
+        """What a server listed the last time, however long ago; `None` if that is not known."""
+        if config.instance is not None:
+            return None
+        found = await anyio.to_thread.run_sync(self._read, self._path(config))
+        return None if found is None else found[0].entries
+
+    async def put(self, config: ServerConfig, listing: Listing) -> None:
+        """Store a listing. A full disk only costs speed."""
+        if config.instance is None:
+            await anyio.to_thread.run_sync(self._write, self._path(config), listing)
+
+    def forget(self, config: ServerConfig) -> None:
+        """Delete the listing of a server: the next caller may get another."""
+        with suppress(OSError):
+            self._path(config).unlink()
+
+    def _path(self, config: ServerConfig) -> Path:
+        identity = [
+            config.url,
+            list(config.command),
+            config.directory,
+            config.token,
+            sorted(config.headers.items()),
+            sorted(config.env.items()),
+            config.era,
+            config.accept_drafts,
+            config.bare_scan,
+        ]
+        return self._directory / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()}.json"
+
+    def _write(self, path: Path, listing: Listing) -> None:
+        stored = {
+            "version": _VERSION,
+            "until": self._clock() + listing.ttl_seconds,
+            "ttl": listing.ttl_seconds,
+            "entries": [entry_to_stored(entry) for entry in listing.entries],
+            "spellings": dict(listing.spellings),
+            "problems": [
+                [
+                    problem.place,
+                    [[issue.rule, issue.message, issue.fix, issue.file] for issue in problem.issues],
+                ]
+                for problem in listing.problems
+            ],
+        }
+        with suppress(OSError, ValueError):
+            make_folder(path.parent)
+            write_atomic(path, json.dumps(stored).encode("utf-8"))
+
+    def _read(self, path: Path) -> tuple[Listing, float] | None:
+        """The listing and for how long it is good, which may be over; `None` when there is none of ours."""
+        try:
+            if path.stat().st_size > self._limits.listing_chars:
+                return None
+            stored = cast("dict[str, Any]", json.loads(path.read_bytes()))
+            seconds = float(stored["until"]) - self._clock()
+            ttl = float(stored["ttl"])
+            if stored["version"] != _VERSION:
+                return None
+            # A clock that was set back must not keep a listing for longer than its server said.
+            if seconds > ttl:
+                seconds = 0.0
+            problems = tuple(
+                Problem(str(place), tuple(Issue(rule=r, message=m, fix=x, file=f) for r, m, x, f in issues))
+                for place, issues in stored["problems"]
+            )
+            spellings = {parse_uri(uri): str(text) for uri, text in stored["spellings"].items()}
+            entries = tuple(entry_from_stored(entry) for entry in stored["entries"])
+        except _UNREADABLE:
+            return None
+        return Listing(entries, problems, 0, spellings, ttl), min(seconds, self._limits.max_ttl_seconds)
+
+
+@dataclass(slots=True)
+class Work:
+    """The tasks that run for one place, and end together when it is removed from the host."""
+
+    _scopes: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
+    is_over: bool = False
+
+    async def run(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a function until it returns or the place is removed."""
+        if self.is_over:
+            return
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                await function(*args)
+            finally:
+                self._scopes.discard(scope)
+
+    def end(self) -> None:
+        self.is_over = True
+        for scope in self._scopes:
+            scope.cancel()
+
+
+@dataclass(slots=True)
+class Place:
+    """A directory, or a source of the user's own."""
+
+    origin: Origin
+    source: Source
+    is_open: bool = False
+    is_followed: bool = False
+    work: Work = field(default_factory=lambda: Work())
+
+
+@dataclass(slots=True)
+class ServerPlace:
+    """An MCP server, with its connection."""
+
+    origin: Origin
+    source: McpSource
+    config: ServerConfig
+    connection: Connection
+    is_cached: bool = False
+    """Whether its skills come from a listing that was cached by an earlier host."""
+    listed: anyio.Event = field(default_factory=anyio.Event)
+    stored: Listing | None = None
+    """The listing that was stored on disk."""
+    directories: tuple[SkillUri, ...] = ()
+    """The directories of skills that are followed."""
+    listed_at: datetime | None = None
+    """When it was last listed."""
+    work: Work = field(default_factory=lambda: Work())
+
+    def follow(self) -> None:
+        """Subscribe to changes in the directories that are followed, and of the index if there is one."""
+        self.connection.follow([*self.directories, *self.source.followed])
+
+    def state(self, dialects: Iterable[Dialect]) -> ServerState:
+        """The server for a person to look at, with the dialects that its skills came in."""
+        connection = self.connection
+        return ServerState(
+            origin=self.origin,
+            place=self.config.place,
+            status=connection.status,
+            reason=connection.reason,
+            last_output=connection.last_output,
+            era=connection.era,
+            declares_skills=connection.declaration is not None,
+            declared_in=connection.declaration.place if connection.declaration else "",
+            directory_read=connection.declaration is not None and connection.declaration.directory_read,
+            capabilities=connection.capabilities,
+            revisions=connection.revisions,
+            explanation=self.source.explanation if connection.status is Status.READY else "",
+            dialects=tuple(sorted(dialects, reverse=True)),
+            approval_mode=self.config.approval,
+            cached=self.is_cached,
+            listed_at=self.listed_at,
+            list_seconds=self.source.lists_again_after,
+            notifies=connection.notifies,
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class Places:
+    """The places of a host, and what can be asked about them."""
+
+    configs: Mapping[Origin, ServerConfig]
+    registry: Registry
+    switches: Callable[[], Switches]
+    limits: Limits
+    excluded: Mapping[Origin, int]
+    """How many listed skills of each server the configuration hides."""
+    opened: dict[Origin, Place] = field(default_factory=dict[Origin, Place])
+    """Directories and sources of the user's own that are part of the host."""
+    connected: dict[Origin, ServerPlace] = field(default_factory=dict[Origin, ServerPlace])
+    """The servers, since the host was opened."""
+    listed_before: set[Origin] = field(default_factory=set[Origin])
+    """The servers that are known from their last listing alone, which may have expired."""
+
+    def source(self, origin: Origin) -> Source:
+        """Where the skills of an origin are read from; `ApprovalRequired` when it is disabled."""
+        place = self.connected.get(origin) or self.opened.get(origin)
+        if place is None:
+            raise SourceError(f"{origin} is not part of this host")
+        if closed := self.switches().closed_for(origin):
+            raise ApprovalRequired(
+                f"{origin} is not read from: {closed}", reason=Reason.DENIED, origin=origin.label, uri=""
+            )
+        return place.source
+
+    def local_path(self, origin: Origin, uri: SkillUri) -> str:
+        """Where a file of a local skill is on disk; empty for a server's."""
+        place = self.opened.get(origin)
+        return (place.source.local_path(uri) or "") if place else ""
+
+    def listed_files(self, origin: Origin, uri: SkillUri) -> tuple[SkillUri, ...]:
+        """The supporting files that a server is known to list for the skill at a URI."""
+        server = self.connected.get(origin)
+        return server.source.listed_files(uri) if server else ()
+
+    async def list_resources(self, origin: Origin) -> tuple[ListedResource, ...]:
+        """Every resource of a server, skills or not."""
+        self.source(origin)  # Refused when it is disabled.
+        return await self.connected[origin].source.list_resources()
+
+    async def servers_listing(self, uri: SkillUri) -> tuple[Origin, ...]:
+        """The servers whose resources have this URI. A server that does not answer is skipped."""
+        found: list[Origin] = []
+
+        async def look(origin: Origin) -> None:
+            with suppress(SkillwireError):
+                if any(resource.uri == uri for resource in await self.list_resources(origin)):
+                    found.append(origin)
+
+        async with anyio.create_task_group() as tasks:
+            for origin in self.connected:
+                tasks.start_soon(look, origin)
+        return tuple(found)
+
+    def templates(self) -> tuple[ServedTemplate, ...]:
+        """Every template of the enabled servers."""
+        return tuple(
+            ServedTemplate(origin, template)
+            for origin, server in self.connected.items()
+            if not self.switches().closed_for(origin)
+            for template in server.source.templates
+        )
+
+    async def complete(self, served: ServedTemplate, argument: str, prefix: str) -> tuple[str, ...]:
+        """The values that a server suggests for an argument of its template."""
+        self.source(served.origin)
+        return await self.connected[served.origin].source.complete(served.template, argument, prefix)
+
+    def remaining_seconds(self, origin: Origin) -> float | None:
+        """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
+        if origin in self.listed_before:
+            return 0.0
+        server = self.connected.get(origin)
+        if server is None:
+            return None if origin not in self.configs else 0.0
+        listing = server.source.listing
+        if listing is None:
+            return 0.0
+        # A server may allow less than the minimum time that a listing is cached.
+        longer = max(0.0, self.limits.min_ttl_seconds - listing.ttl_seconds)
+        return max(0.0, listing.good_until - longer - anyio.current_time())
+
+    def is_unavailable(self, origin: Origin) -> bool:
+        """Whether an origin is a server that cannot be reached now."""
+        server = self.connected.get(origin)
+        return server is not None and server.connection.status is not Status.READY
+
+    def retry_seconds(self, origin: Origin) -> float:
+        """In how many seconds a server that is unavailable is connected to again; 0 while that is tried."""
+        server = self.connected.get(origin)
+        return 0.0 if server is None else server.connection.retry_seconds
+
+    def server(self, label: str) -> Origin:
+        """The server of this label, or a `SkillNotFound` that names the known ones."""
+        for origin in self.configs:
+            if origin.label == label:
+                return origin
+        known = ", ".join(origin.label for origin in self.configs) or "none"
+        raise SkillNotFound(f"no server is called {shown(label)}; known: {known}")
+
+    def servers(self) -> tuple[Origin, ...]:
+        """The servers of this host, connected or not."""
+        return tuple(self.configs)
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Every server, directory and other source of this host."""
+        return (*self.configs, *self.opened)
+
+    def require_label(self, label: str) -> None:
+        """Raise `SkillNotFound` when neither a server nor another source has this label."""
+        known = [origin.label for origin in (*self.configs, *self.opened)]
+        if label not in known:
+            there = ", ".join(known) or "none"
+            raise SkillNotFound(f"no server or directory is called {shown(label)}; known: {there}")
+
+    def only_server(self, uri: SkillUri, candidates: Collection[Origin]) -> Origin:
+        """The one server that a URI without a server can be on."""
+        possible = sorted(candidates or self.configs)
+        if not possible:
+            raise SkillNotFound(f"no server is configured that could serve {shown(uri, 200)}", uri=uri)
+        if len(possible) > 1:
+            raise AmbiguousName(shown(uri, 200), [origin.label for origin in possible])
+        return possible[0]
+
+    def states(self) -> tuple[ServerState, ...]:
+        """The state of every server."""
+        dialects: dict[Origin, set[Dialect]] = {}
+        for skill in self.registry.skills(disabled=True):
+            dialects.setdefault(skill.origin, set()).add(skill.entry.dialect)
+        return tuple(
+            self._state(origin, config, dialects.get(origin, ())) for origin, config in self.configs.items()
+        )
+
+    def _state(self, origin: Origin, config: ServerConfig, dialects: Iterable[Dialect]) -> ServerState:
+        if (place := self.connected.get(origin)) is not None:
+            state = replace(place.state(dialects), excluded=self.excluded.get(origin, 0))
+            return replace(state, cached=True) if origin in self.listed_before else state
+        return ServerState(
+            origin=origin,
+            place=config.place,
+            status=Status.CONNECTING,
+            reason="",
+            era="",
+            declares_skills=False,
+            dialects=tuple(sorted(dialects, reverse=True)),
+            approval_mode=config.approval,
+            cached=origin in self.listed_before,
+        )
+
+
+def import_sessions() -> None:
+    """Import what connects to servers. The MCP SDK takes a second of processor time, and local skills do
+    without it.
+    """
+    import_sdk()
+    import skillwire.host.connection  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+
+class _IdleConnection:
+    """Stands for a connection until something is asked of the server, so that a command that needs only its
+    cached listing does not import the MCP SDK. It reads as an idle one; everything else is the real one's."""
+
+    _VALUES: ClassVar[Mapping[str, object]] = {
+        "status": Status.IDLE,
+        "reason": "",
+        "last_output": (),
+        "era": "",
+        "declaration": None,
+        "capabilities": (),
+        "revisions": (),
+        "notifies": False,
+        "retry_seconds": 0.0,
+    }
+
+    def __init__(self, origin: Origin, make: Callable[[], Connection]) -> None:
+        self.origin = origin
+        self._make = make
+        self._real: Connection | None = None
+        self._is_made = anyio.Event()
+
+    async def run(self) -> None:
+        """Wait until something is asked of the server; then connect, and stay connected."""
+        await self._is_made.wait()
+        if self._real is not None:
+            await self._real.run()
+
+    def __getattr__(self, name: str) -> Any:
+        if self._real is None:
+            if name in self._VALUES:
+                return self._VALUES[name]
+            self._real = self._make()
+            self._is_made.set()
+        return getattr(self._real, name)
+
+
+async def server_place(
+    origin: Origin,
+    config: ServerConfig,
+    *,
+    style: Style,
+    limits: Limits,
+    listings: ListingCache | None,
+    on_change: Callable[[Connection], Awaitable[None]],
+    listen_after: anyio.Event | None,
+    discover: bool,
+    on_remark: Callable[[str], None],
+) -> ServerPlace:
+    """A server that is not connected yet, with its cached listing if there is one."""
+    cached = None
+    if listings is not None and discover:
+        cached = await listings.get(config, clock=anyio.current_time)
+    is_lazy = cached is not None or not discover
+
+    def make() -> Connection:
+        import_sessions()
+        from skillwire.host.connection import Connection
+
+        return Connection(
+            origin, config, limits=limits, on_change=on_change, listen_after=listen_after, is_lazy=is_lazy
+        )
+
+    connection = cast("Connection", _IdleConnection(origin, make)) if is_lazy else make()
+    source = McpSource(
+        origin.label,
+        connection,
+        options=DialectOptions(
+            accept_drafts=config.accept_drafts,
+            bare_scan=config.bare_scan or style.bare_scan,
+            peek=_peek(config, style, limits),
+            ask_everyone=style.asks_everyone,
+        ),
+        on_remark=on_remark,
+        limits=limits,
+    )
+    if cached is not None:
+        source.preset(cached)
+    return ServerPlace(origin, source, config, connection, is_cached=cached is not None)
+
+
+def _peek(config: ServerConfig, style: Style, limits: Limits) -> Callable[[SkillEntry], bool]:
+    """For which skills the frontmatter is read early: with the approval mode `never`, for none (VER-5)."""
+
+    def wanted(entry: SkillEntry) -> bool:
+        if config.approval is ApprovalMode.NEVER or not config.selection.admits(entry):
+            return False
+        if style.refusal(entry, limits):
+            return False  # It will be left out, so it is not read.
+        if entry.dialect is Dialect.BARE_SCAN:
+            return True  # Nothing else says what it is.
+        if entry.dialect is Dialect.MANIFEST:
+            return style.peek
+        return style.peek_index or (style.peek and not entry.description)
+
+    return wanted

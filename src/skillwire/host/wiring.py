@@ -1,0 +1,348 @@
+"""HostParts: the parts of a host, made and connected with each other."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.consent import ApprovalCallback, ConsentBackend, ConsentStore
+from skillwire.consent.ask import Asker
+from skillwire.errors import SkillwireError
+from skillwire.host.admin import HostAdmin, SkillFeed
+from skillwire.host.approver import Approver, Signatures
+from skillwire.host.cache import SkillCache
+from skillwire.host.config.config import HostConfig, load_publishers
+from skillwire.host.config.file import ConfigWatch
+from skillwire.host.config.server import UntrustedServer
+from skillwire.host.directories import HostOrigins, state_places
+from skillwire.host.events import LONGEST_MESSAGE, Event, EventKind, EventRecorder, skill_event
+from skillwire.host.inventory import Inventory
+from skillwire.host.loader import Fetcher, Loader
+from skillwire.host.model import CatalogCache, ModelActions, OfferedSkills, ReadCallback, ResourceReader
+from skillwire.host.registration import Registration, folded_names
+from skillwire.host.search import Resolver, SkillSearch
+from skillwire.host.sources import ListingCache
+from skillwire.host.styles.base import RenderContext, Style
+from skillwire.host.watch import Following, StateWatch
+from skillwire.limits import Limits
+from skillwire.text import safe_line
+from skillwire.trust import Origin, Publisher
+
+
+class HostParts:
+    """What a `SkillHost` consists of. Nothing is opened by making it: no file, no connection."""
+
+    def __init__(
+        self,
+        origins: HostOrigins,
+        *,
+        style: Style,
+        limits: Limits,
+        ask: ApprovalCallback | None,
+        ask_read: ReadCallback | None,
+        disabled: Iterable[str],
+        discover: bool,
+        watch: bool,
+        cache_listings: bool | Literal["write"],
+        connect_after: Callable[[], Awaitable[None]] | None,
+        cache_directory: Path | None,
+        approvals_file: Path | ConsentBackend | None,
+        publishers: Iterable[Publisher],
+        collect: Callable[..., HostOrigins],
+    ) -> None:
+        """`collect` is `collect_origins` with what does not come from a configuration."""
+        self.config: ConfigWatch | None = None
+        """The files that all of this came from, which are followed while the host is open."""
+        self._collect = collect
+        places = state_places()
+        self.origins = origins
+        self.style = style
+        self.watchers: list[Callable[[], None]] = []
+        """Called when something changed that a person may be shown."""
+        self._config_failures: set[Origin | str] = set()
+        self._config_problem = ""
+        self.log = EventRecorder()
+        self.asker = Asker(ask)
+        self.read_asker = Asker(ask_read)
+        self.cache = SkillCache(cache_directory or places.cache, limits=limits)
+        self.approvals = ConsentStore(approvals_file or places.approvals, on_problem=self.remark)
+        self._bind(origins)
+        self._ranks = dict(origins.ranks)
+        naming = self.style.naming(self._ranks)
+        self.registry = Registry(naming)
+        registration = Registration(
+            registry=self.registry,
+            configs=origins.servers,
+            log=self.log,
+            disabled=folded_names(disabled),
+            style=self.style,
+            naming=naming,
+            limits=limits,
+            on_changed=self._changed,
+        )
+        listings = self.cache.directory.parent / "listings"
+        self.inventory = Inventory(
+            servers=origins.servers,
+            sources=origins.sources,
+            directories=origins.directories,
+            later=origins.later,
+            check_directory=lambda path: self.cache.refuse_inside([path]),
+            registry=self.registry,
+            log=self.log,
+            approvals=self.approvals,
+            registration=registration,
+            on_listed=self._listed,
+            style=self.style,
+            limits=limits,
+            listings=ListingCache(listings, limits=limits) if cache_listings or connect_after else None,
+            reads_listings=cache_listings != "write",
+            connect_after=connect_after,
+            discover=discover,
+            watch=watch,
+        )
+        self.registration = registration
+        self.approver = Approver(
+            registry=self.registry,
+            facts=lambda skill: registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
+            approval_mode=registration.approval_mode,
+            store=self.approvals,
+            signatures=Signatures(publishers, required=self._required_publishers, tell=self.log.record),
+            cache=self.cache,
+            asker=self.asker,
+            tell=self.log.record,
+            limits=limits,
+        )
+        self.fetcher = Fetcher(
+            source_of=self.inventory.places.source,
+            approver=self.approver,
+            cache=self.cache,
+            accept=lambda verified: self.style.check(verified, limits),
+            listed_files=self.inventory.places.listed_files,
+            limits=limits,
+        )
+        self.loader = Loader(
+            registry=self.registry,
+            source_of=self.inventory.places.source,
+            take_fresh=registration.add,
+            approver=self.approver,
+            fetcher=self.fetcher,
+            on_held=lambda origin: self.following.update(origin),
+            limits=limits,
+        )
+        # Fences that cannot be guessed, and that stay the same while the host is open.
+        self.context = context = RenderContext(
+            limits=limits,
+            salt=secrets.token_bytes(16),
+            local_path=self.inventory.places.local_path,
+            listed_files=self.inventory.places.listed_files,
+        )
+        self.resolver = Resolver(
+            registry=self.registry, inventory=self.inventory, loader=self.loader, log=self.log
+        )
+        reader = ResourceReader(
+            inventory=self.inventory,
+            loader=self.loader,
+            registry=self.registry,
+            asker=self.read_asker,
+            style=self.style,
+            context=context,
+        )
+        self.search = SkillSearch(
+            registry=self.registry, source_of=self.inventory.places.source, cache=self.cache, limits=limits
+        )
+        self.offered = OfferedSkills(
+            self.registry, self.approver.is_offered, lambda: self.approvals.decline_revision
+        )
+        self.actions = ModelActions(
+            resolver=self.resolver,
+            loader=self.loader,
+            reader=reader,
+            searcher=self.search,
+            offered=self.offered.keys,
+            style=self.style,
+            context=context,
+        )
+        self.catalog = CatalogCache(self.offered, self.style, context, self.inventory.places.templates)
+        self.following = Following(
+            registry=self.registry,
+            approvals=self.approvals,
+            held=lambda origin: [held.entry.uri for held in self.loader.held if held.origin == origin],
+            subscribe=self.inventory.follow,
+            servers=self.inventory.places.servers,
+            limits=limits,
+        )
+        self.admin = HostAdmin(
+            approvals=self.approvals,
+            cache=self.cache,
+            _registry=self.registry,
+            _inventory=self.inventory,
+            _resolver=self.resolver,
+            _loader=self.loader,
+            _fetcher=self.fetcher,
+            _approver=self.approver,
+            _following=self.following,
+            _watchers=self.watchers,
+            _style=self.style,
+            _limits=limits,
+        )
+        self.feed = SkillFeed(
+            _registry=self.registry,
+            _inventory=self.inventory,
+            _registration=registration,
+            _loader=self.loader,
+            _fetcher=self.fetcher,
+            _approver=self.approver,
+            _following=self.following,
+        )
+
+    async def open(
+        self, tasks: TaskGroup, *, untrusted: Iterable[UntrustedServer], remarks: Iterable[str]
+    ) -> None:
+        """Read the approvals, connect and list every origin, and start what runs while the host is open."""
+        try:
+            await self.approvals.open()
+        except SkillwireError as error:
+            # Then nothing is approved; local skills, and what needs no approval, still work.
+            self.log.record(Event(kind=EventKind.FAILURE, message=str(error)))
+        for remark in filter(None, (self.approvals.remark, *remarks)):
+            self.remark(remark)
+        tasks.start_soon(self.approvals.run)
+        for server in untrusted:
+            origin = Origin.mcp(server.label)
+            message = f"{origin} {server.reason}"
+            self.log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
+        await self.inventory.open(tasks)
+        if self.inventory.watch:
+            tasks.start_soon(self._watch_state)
+
+    def remark(self, message: str) -> None:
+        self.log.record(Event(kind=EventKind.REMARK, message=message))
+
+    def changed(self) -> None:
+        """Tell whoever shows the state of this host."""
+        for tell in self.watchers:
+            tell()
+
+    def _bind(self, origins: HostOrigins) -> None:
+        """Use these origins where decisions and files are stored."""
+        self.cache.refuse_inside(
+            path for origin, path in origins.directories.items() if origin not in origins.later
+        )
+        self.cache.bind(origins.identities)
+        self.approvals.bind(origins.identities)
+
+    def _required_publishers(self, origin: Origin) -> tuple[str, ...]:
+        return self.origins.required_publishers(origin)
+
+    # What changes while the host is open
+
+    async def _watch_state(self) -> None:
+        watch = StateWatch(
+            self.approvals,
+            self.config,
+            on_approvals=self._approvals_changed,
+            on_config=self._reconfigure,
+            on_problem=self._set_config_problem,
+        )
+        await watch.run()
+
+    def _approvals_changed(self) -> None:
+        """Something was approved, declined or revoked."""
+        self.following.update_all()
+        self.changed()
+
+    def _set_config_problem(self, message: str) -> None:
+        self.log.end_failure(self._config_problem)
+        self._config_problem = message
+        if message:
+            self.log.record(Event(kind=EventKind.FAILURE, message=message))
+        self.changed()
+
+    async def _reconfigure(self, config: HostConfig) -> None:
+        """Become the host of an edited configuration: connect what is new, close what is not in it."""
+        try:
+            origins, publishers = await anyio.to_thread.run_sync(self._origins_of, config)
+        except SkillwireError as error:
+            self._set_config_problem(f"the configuration was changed and cannot be used: {error}")
+            return
+        before, self.origins = self.origins, origins
+        closed = [one for one, server in before.servers.items() if origins.servers.get(one) != server]
+        removed = [one for one in before.directories if one not in origins.directories]
+        for origin in (*closed, *removed):
+            await self.inventory.remove(origin)
+        self._bind(origins)
+        self._ranks.update(origins.ranks)
+        self.registration.configs = self.inventory.places.configs = origins.servers
+        self.approver.signatures.recognize(publishers)
+        for origin in origins.servers:
+            if origin in closed or origin not in before.servers:
+                await self.inventory.add(origin)
+        for origin, source in origins.sources.items():
+            if origin in origins.directories and origin not in before.directories:
+                await self.inventory.add(origin, source)
+        for skill in self.registration.set_disabled(config.disabled):
+            self.loader.release(skill.key)
+        self._report_config(config, [one for one in closed if one not in origins.servers])
+        self.changed()
+
+    def _origins_of(self, config: HostConfig) -> tuple[HostOrigins, list[Publisher]]:
+        followed = self.config
+        given = followed.directories if followed is not None else ()
+        with_defaults = followed is not None and followed.default_directories and config.default_directories
+        origins = self._collect(
+            config.servers,
+            (*config.local_directories, *given),
+            with_default_directories=with_defaults,
+            required_sources=config.required_sources,
+        )
+        return origins, load_publishers(config.publishers)
+
+    def _report_config(self, config: HostConfig, closed: Sequence[Origin]) -> None:
+        """Say what a changed configuration closed, in one line for each file, and what it cannot use."""
+        for key in self._config_failures:
+            self.log.end_failure(key)
+        self._config_failures = set[Origin | str]()
+        labels = {origin.label for origin in closed}
+        untrusted: dict[Path, list[str]] = {}
+        for server in config.untrusted:
+            if server.label in labels:
+                untrusted.setdefault(server.file, []).append(server.label)
+        for file, names in untrusted.items():
+            message = (
+                f"{file} was changed, and you have not trusted it as it is now: {', '.join(names)} "
+                f"{'is' if len(names) == 1 else 'are'} closed; to review it and trust it, "
+                "run `skillwire trust` in that project"
+            )
+            self.log.record(Event(kind=EventKind.FAILURE, message=message))
+            self._config_failures.add(safe_line(message, limit=LONGEST_MESSAGE))
+        reported = {name for names in untrusted.values() for name in names}
+        for server in config.skipped:
+            if server.label not in reported:
+                origin = Origin.mcp(server.label)
+                self.log.record(
+                    Event(kind=EventKind.FAILURE, message=f"{origin} {server.reason}", origin=origin)
+                )
+                self._config_failures.add(origin)
+        for origin in closed:
+            if origin.label not in reported:
+                self.remark(f"{origin} is closed: it is not configured any more")
+
+    def _listed(self, origin: Origin) -> None:
+        """What was read of an origin may have changed."""
+        self.fetcher.forget_current(origin)
+        self.changed()
+
+    def _changed(self, skill: RegisteredSkill) -> None:
+        """An entry changed: its approval ends, and an event is recorded if the skill is in use."""
+        self.approver.end_outdated(skill)
+        held = self.loader.held_text(skill.key)
+        if held is not None and held.entry != skill.entry:
+            message = f"{skill.handle} from {skill.origin} changed while it is in use; load it again"
+            self.log.record(skill_event(EventKind.OUTDATED, skill, message))

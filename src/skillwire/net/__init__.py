@@ -1,0 +1,27 @@
+"""Input from outside: archives, HTTP and addresses, each within limits before memory is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.net.addresses import check_target as check_target
+    from skillwire.net.archive import ArchiveFile as ArchiveFile
+    from skillwire.net.archive import archive_file as archive_file
+    from skillwire.net.archive import is_archive as is_archive
+    from skillwire.net.archive import read_archive as read_archive
+    from skillwire.net.archive import split_skills as split_skills
+    from skillwire.net.archive import write_tar_gz as write_tar_gz
+    from skillwire.net.http import open_client as open_client
+    from skillwire.net.http import transport_words as transport_words
+
+export(
+    __name__,
+    {
+        "addresses": "check_target",
+        "archive": "ArchiveFile archive_file is_archive read_archive split_skills write_tar_gz",
+        "http": "open_client transport_words",
+    },
+)

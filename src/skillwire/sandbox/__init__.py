@@ -1,0 +1,26 @@
+"""Scripts of skills in a sandbox: what each gets (`plan`), and the sandbox itself, which is bubblewrap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skillwire.lazy import export
+
+if TYPE_CHECKING:
+    from skillwire.sandbox.bubblewrap import find_bubblewrap as find_bubblewrap
+    from skillwire.sandbox.bubblewrap import run as run
+    from skillwire.sandbox.bubblewrap import try_sandbox as try_sandbox
+    from skillwire.sandbox.plan import Grant as Grant
+    from skillwire.sandbox.plan import GrantKind as GrantKind
+    from skillwire.sandbox.plan import Outcome as Outcome
+    from skillwire.sandbox.plan import Plan as Plan
+    from skillwire.sandbox.plan import parse_grant as parse_grant
+    from skillwire.sandbox.plan import requested_grants as requested_grants
+
+export(
+    __name__,
+    {
+        "bubblewrap": "find_bubblewrap run try_sandbox",
+        "plan": "Grant GrantKind Outcome Plan parse_grant requested_grants",
+    },
+)

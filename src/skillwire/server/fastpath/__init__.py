@@ -1,1 +1,0 @@
-"""Responses to common requests without the SDK."""

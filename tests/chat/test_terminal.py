@@ -1,0 +1,203 @@
+"""`skillwire chat` as a person and as a program use it: on a pseudo-terminal, and with -p."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chat.forge import SERVER
+from environments import bubblewrap
+from scripted_model import ScriptedModel, serving
+from terminals import SKILLWIRE, Terminal
+
+pytestmark = pytest.mark.process
+
+
+def test_a_person_tries_the_demo(tmp_path: Path) -> None:
+    terminal = Terminal("chat", "--demo", env={"HOME": str(tmp_path)}, cwd=tmp_path)
+    terminal.wait_for("Type a message, or /help.")
+    terminal.type("/skills\r")
+    terminal.wait_for("release-notes  (MCP server demo; not approved)")
+    terminal.type("write release notes\r")
+    terminal.wait_for("Load it? ")
+    assert "SKILL.md (319 bytes, sha256:" in terminal.screen
+    terminal.type("y\r")
+    terminal.wait_for("I read the skill")
+    terminal.wait_for("3 requests")
+    terminal.type("/nope\r")
+    terminal.wait_for("there is no command /nope")
+    terminal.type("/quit\r")
+    assert terminal.end() == 0
+
+
+def test_a_no_is_told_to_the_model_and_ctrl_d_ends_the_session(tmp_path: Path) -> None:
+    terminal = Terminal("chat", "--demo", "--plain", env={"HOME": str(tmp_path)}, cwd=tmp_path)
+    terminal.wait_for("Type a message, or /help.")
+    terminal.type("write release notes\r")
+    terminal.wait_for("Load it? ")
+    terminal.type("n\r")
+    terminal.wait_for("The skill was not approved")
+    terminal.wait_for(">", after="2 requests")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+
+
+def test_a_tool_is_asked_about_and_ctrl_c_stops_only_the_answer(tmp_path: Path) -> None:
+    script = [
+        lambda results: ("forge__get_pull_request", {"number": 7}),
+        lambda results: ("forge__get_pull_request", {"number": 8}),
+        lambda results: "Read both.",
+    ]
+    with serving(ScriptedModel(script)) as service:
+        env = {
+            "HOME": str(tmp_path),
+            "ANTHROPIC_API_KEY": service.key,
+            "ANTHROPIC_BASE_URL": service.url,
+        }
+        terminal = Terminal(
+            "chat",
+            "--model",
+            "anthropic:m",
+            "--no-config",
+            "--server",
+            f"forge={sys.executable} {SERVER}",
+            env=env,
+            cwd=tmp_path,
+        )
+        terminal.wait_for("Type a message, or /help.")
+        terminal.type("read 7 and 8\r")
+        terminal.wait_for("Call it? ")
+        terminal.type("\x03")
+        terminal.wait_for("Stopped; the conversation is as it was before this message.")
+        terminal.type("read 7 and 8\r")
+        terminal.wait_for("Call it? ", count=2)
+        assert "forge/get_pull_request with {'number': 7}" in terminal.screen
+        terminal.type("a\r")
+        terminal.wait_for("Read both.")
+        terminal.type("/quit\r")
+        assert terminal.end() == 0
+        assert terminal.screen.count("Call it? ") == 2
+        assert service.key not in terminal.screen
+    [history] = tmp_path.rglob("chat-history")
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert "read 7 and 8" in history.read_text()
+
+
+def run(*arguments: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SKILLWIRE, "chat", *arguments],
+        env={"PATH": "/usr/bin:/bin", **env, "HOME": str(home)},
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_one_task_prints_a_json_line_for_each_event_and_asks_nobody(tmp_path: Path) -> None:
+    done = run("--demo", "-p", "write release notes", "--output-format", "stream-json", home=tmp_path)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 7, done.stderr
+    assert {
+        "type": "person_needed",
+        "text": "the skill release-notes from MCP server demo needs an approval",
+    } in events
+    assert events[-1]["type"] == "done"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("allowed", "code", "said"), [(True, 0, "Read."), (False, 7, "allow it with --allow-tool")]
+)
+def test_a_tool_runs_in_a_task_only_if_it_was_allowed(
+    tmp_path: Path, allowed: bool, code: int, said: str
+) -> None:
+    script = [lambda results: ("forge__get_pull_request", {"number": 7}), lambda results: "Read."]
+    log = tmp_path / "log"
+    with serving(ScriptedModel(script)) as service:
+        done = run(
+            *("--model", "anthropic:m", "--no-config", "-p", "read it"),
+            *("--server", f"forge=env FORGE_LOG={log} {sys.executable} {SERVER}"),
+            *(["--allow-tool", "forge/get_pull_request"] if allowed else []),
+            home=tmp_path,
+            ANTHROPIC_API_KEY=service.key,
+            ANTHROPIC_BASE_URL=service.url,
+        )
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert log.exists() is allowed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "a session needs a terminal"),
+        (("-p", "x"), "no model is chosen: give --model"),
+        (("--demo", "--model", "openai:x"), "--demo has a model of its own"),
+        (("--demo", "--output-format", "stream-json"), "is for one task"),
+        (("--demo", "-p", "x", "--allow-tool", "comment"), "write SERVER/NAME"),
+        (("--model", "nope:x", "-p", "x"), "the model nope:x cannot be used"),
+        (("--demo", "-p", "x", "--style", "nope"), "--style"),
+    ],
+)
+def test_a_wrong_call_is_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = run(*(arguments or ("--demo",)), home=tmp_path)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_script_runs_in_the_sandbox_after_a_yes_and_not_without_a_person(tmp_path: Path) -> None:
+    scripts = tmp_path / ".agents/skills/count/scripts"
+    scripts.mkdir(parents=True)
+    skill = "---\nname: count\ndescription: Counts. Use when asked.\n---\nRun scripts/count.py.\n"
+    (scripts.parent / "SKILL.md").write_text(skill)
+    (scripts / "count.py").write_text("print('counted', 6 * 7)\n")
+    script = [
+        lambda results: ("load_skill", {"name": "count"}),
+        lambda results: ("run_skill_script", {"name": "count", "path": "scripts/count.py"}),
+        lambda results: f"It says {results[1]}",
+    ]
+    with serving(ScriptedModel(script)) as service:
+        env = {
+            "HOME": str(tmp_path),
+            "PATH": f"{bubblewrap().parent}:/usr/bin:/bin",
+            "ANTHROPIC_API_KEY": service.key,
+            "ANTHROPIC_BASE_URL": service.url,
+        }
+        task = ("--model", "anthropic:m", "--no-config", "-p", "count")
+        alone = run(*task, home=tmp_path, **env)
+        assert alone.returncode == 7, alone.stderr
+        assert "the script scripts/count.py of count needs a grant" in alone.stderr
+        assert "counted 42" not in alone.stdout
+        terminal = Terminal("chat", "--model", "anthropic:m", "--no-config", env=env, cwd=tmp_path)
+        terminal.wait_for("Type a message, or /help.")
+        terminal.type("count\r")
+        terminal.wait_for("Allow it? ")
+        terminal.type("y\r")
+        terminal.wait_for("counted 42")
+        terminal.wait_for("requests")
+        terminal.type("/quit\r")
+        assert terminal.end() == 0
+        granted = run(*task, home=tmp_path, **env)
+        assert granted.returncode == 0, granted.stderr
+        assert "counted 42" in granted.stdout
+
+
+@pytest.mark.parametrize("package", ["pydantic_ai", "prompt_toolkit"])
+def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path, package: str) -> None:
+    hide = (
+        "import importlib.util as util",
+        "find = util.find_spec",
+        f"util.find_spec = lambda name, *rest: None if name == {package!r} else find(name, *rest)",
+    )
+    (tmp_path / "sitecustomize.py").write_text("\n".join(hide))
+    done = run("--demo", "-p", "x", home=tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 4
+    assert done.stderr == f"skillwire: a session needs the package {package}: pip install '.[chat]'\n"

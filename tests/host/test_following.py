@@ -1,0 +1,258 @@
+"""What is shown is true: a host knows of changed skills, decisions and settings without being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+
+from served import SKILLWIRE
+from simulator import Simulator, agree, make_host, opened
+from skillwire.consent import State
+from skillwire.host import EventKind, ServerConfig, SkillHost, state_places
+from skillwire.host.config.server import SeenFile, TrustedFiles, seen_digest
+from skillwire.host.watch import few_directories
+from skillwire.limits import Limits
+from skillwire.skill import SkillUri
+from trees import write, write_skill
+
+pytestmark = pytest.mark.anyio
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that a host notices by itself."""
+    with anyio.fail_after(30):
+        while not condition():  # noqa: ASYNC110 - there is no event for what is only shown
+            await anyio.sleep(0.02)
+
+
+def state(host: SkillHost, name: str) -> State:
+    [skill] = [skill for skill in host.skills() if skill.handle == name]
+    return host.admin.status(skill).state
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> ServerConfig:
+    era: Any = request.param
+    write_skill(tmp_path / "skills/notes", {"references/a.md": b"# A\n"})
+    command = (SKILLWIRE, "serve", str(tmp_path / "skills"))
+    return ServerConfig(command=command, era=era, connect_seconds=60)
+
+
+@pytest.mark.process
+async def test_an_approved_skill_that_is_not_in_use_is_changed_as_soon_as_its_body_is(
+    config: ServerConfig, tmp_path: Path
+) -> None:
+    async with make_host(tmp_path, servers={"shop": config}) as host:
+        await host.admin.approve(await host.find("notes"))
+        await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
+        path = tmp_path / "skills/notes/SKILL.md"
+        write(path, path.read_bytes() + b"\nMore.\n")
+        await until(lambda: state(host, "notes") is State.CHANGED)
+
+
+@pytest.mark.process
+async def test_a_skill_that_is_shown_is_followed_before_anybody_decides(
+    config: ServerConfig, tmp_path: Path
+) -> None:
+    async with make_host(tmp_path, servers={"shop": config}) as host:
+        skill = await host.find("notes")
+        host.admin.follow(skill)
+        await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
+        write(tmp_path / "skills/notes/references/a.md", b"# Another\n")
+        await until(lambda: host.skills()[0].entry != skill.entry)
+
+
+@pytest.mark.parametrize("ttl_ms", [None, 100])
+async def test_a_server_that_sends_no_notification_is_listed_again_when_its_listing_expires(
+    tmp_path: Path, ttl_ms: int | None
+) -> None:
+    sim = Simulator(ttl_ms=ttl_ms or 0)
+    sim.skill("refunds")
+    limits = replace(Limits(), min_ttl_seconds=0.05, listing_ttl_seconds=0.1)
+    async with opened(tmp_path, host_options={"limits": limits}, shop=sim) as host:
+        await host.admin.approve(await host.find("refunds"))
+        [before] = host.admin.servers()
+        assert before.listed_at is not None
+        assert before.list_seconds == 0.1
+        sim.skill("refunds").change_body("# Other\n")
+        await until(lambda: state(host, "refunds") is State.CHANGED)
+        [after] = host.admin.servers()
+        assert after.listed_at is not None
+        assert after.listed_at > before.listed_at
+
+
+async def test_many_approved_skills_cost_one_subscription_and_no_request_for_each(tmp_path: Path) -> None:
+    sim = Simulator()
+    for number in range(60):
+        sim.skill(f"s{number}")
+    listened: list[list[str]] = []
+    heard = anyio.Event()
+
+    async def listen(context: Any, params: Any) -> Any:
+        listened.append(list(params.notifications.resource_subscriptions or ()))
+        if len(listened[-1]) == 60:
+            heard.set()
+        await context.session.send_notification(
+            types.SubscriptionsAcknowledgedNotification(
+                params=types.SubscriptionsAcknowledgedNotificationParams(notifications=params.notifications)
+            )
+        )
+        await anyio.sleep_forever()
+
+    async def declare(ctx: Any, call_next: Any) -> Any:
+        result = await call_next(ctx)
+        if ctx.method == "server/discover":
+            result["capabilities"].setdefault("resources", {})["subscribe"] = True
+        return result
+
+    sim.server.add_request_handler("subscriptions/listen", types.SubscriptionsListenRequestParams, listen)
+    sim.server.middleware.insert(0, declare)
+    async with opened(tmp_path, shop=sim) as host:
+        for skill in host.skills():
+            await host.admin.approve(skill)
+    sim.requests.clear()
+    listened.clear()
+    async with opened(tmp_path, shop=sim):
+        with anyio.fail_after(30):
+            await heard.wait()
+        assert len(listened[-1]) == 60
+        assert sim.asked("skills/get") == []
+
+
+@pytest.mark.parametrize(
+    ("roots", "most", "found"),
+    [
+        (["skill://a", "skill://b"], 2, ["skill://a", "skill://b"]),
+        (["skill://x/a", "skill://x/b", "skill://y/c"], 2, ["skill://x", "skill://y/c"]),
+        (["skill://x/a/1", "skill://x/a/2", "skill://x/b/3"], 1, ["skill://x"]),
+        (["skill://a", "skill://b", "skill://c"], 2, ["skill://a", "skill://b"]),
+        ([], 2, []),
+    ],
+)
+def test_many_directories_are_covered_by_few(roots: list[str], most: int, found: list[str]) -> None:
+    assert list(few_directories([SkillUri(root) for root in roots], most)) == found
+
+
+# What other processes do
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project in which the user works, with state of its own."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    write_skill(tmp_path / "docs/notes")
+    write_skill(tmp_path / "shop/refunds")
+    return project
+
+
+def configure(file: Path, *lines: str, **servers: Path) -> None:
+    """Write a configuration with a server for each of these folders."""
+    text = "".join(f"{line}\n" for line in lines)
+    for label, folder in servers.items():
+        command = f'command = "{SKILLWIRE}"\nargs = ["serve", "{folder}"]\nconnect_seconds = 60\n'
+        text += f"[servers.{label}]\n{command}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replaced = file.with_suffix(".new")
+    replaced.write_text(text, "utf-8")
+    replaced.replace(file)
+
+
+def trust(file: Path) -> None:
+    digest = seen_digest(file)
+    assert digest is not None
+    TrustedFiles(state_places().trusted).trust(SeenFile(file, digest))
+
+
+def handles(host: SkillHost) -> set[str]:
+    return {skill.handle for skill in host.skills()}
+
+
+@pytest.mark.process
+async def test_an_edited_configuration_reaches_an_open_host(work: Path) -> None:
+    mine = state_places().config
+    configure(mine, docs=work.parent / "docs")
+    async with SkillHost.from_config() as host:
+        assert handles(host) == {"notes"}
+        configure(mine, 'disabled = ["docs/notes"]', docs=work.parent / "docs")
+        await until(lambda: handles(host) == set())
+        assert [skill.handle for skill in host.skills(disabled=True)] == ["notes"]
+        configure(mine, docs=work.parent / "docs", shop=work.parent / "shop")
+        await until(lambda: handles(host) == {"notes", "refunds"})
+        configure(mine, shop=work.parent / "shop")
+        await until(lambda: handles(host) == {"refunds"})
+        assert [server.label for server in host.admin.servers()] == ["shop"]
+        messages = [event.message for event in host.log.events_so_far() if event.kind is EventKind.REMARK]
+        assert "MCP server docs is closed: it is not configured any more" in messages
+        mine.write_text("[servers.\n", "utf-8")
+        await until(host.log.failures)
+        assert "the configuration was changed and cannot be used" in host.log.failures()[0].message
+        assert handles(host) == {"refunds"}, "what was read before stays in use"
+        configure(mine, shop=work.parent / "shop")
+        await until(lambda: not host.log.failures())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("is_readable", [True, False])
+async def test_an_edited_project_file_ends_its_trust_and_closes_its_servers_with_one_line(
+    work: Path, is_readable: bool
+) -> None:
+    file = work / "skillwire.toml"
+    servers = {"docs": work.parent / "docs", "shop": work.parent / "shop"}
+    configure(state_places().config)
+    configure(file, **servers)
+    trust(file)
+    async with SkillHost.from_config() as host:
+        assert handles(host) == {"notes", "refunds"}
+        configure(file, "# A comment" if is_readable else "[servers.", **servers)
+        await until(lambda: not host.admin.servers())
+        assert handles(host) == set()
+        closed = [one.message for one in host.log.failures() if "closed" in one.message]
+        assert closed == [
+            f"{file} was changed, and you have not trusted it as it is now: docs, shop are closed; "
+            "to review it and trust it, run `skillwire trust` in that project"
+        ]
+        configure(file, "# A comment", **servers)
+        trust(file)
+        await until(lambda: handles(host) == {"notes", "refunds"})
+        assert host.log.failures() == ()
+
+
+async def test_what_another_process_approves_is_known_and_shown(tmp_path: Path) -> None:
+    sim, other_sim = Simulator(), Simulator()
+    for one in (sim, other_sim):
+        one.skill("refunds")
+    told = 0
+
+    def count() -> None:
+        nonlocal told
+        told += 1
+
+    async with opened(tmp_path, shop=sim) as host, opened(tmp_path, shop=other_sim) as other:
+        host.admin.watch(count)
+        before = told
+        await other.admin.approve(await other.find("refunds"))
+        await until(lambda: state(host, "refunds") is State.APPROVED)
+        await until(lambda: told > before)
+        await other.admin.revoke("refunds")
+        await until(lambda: state(host, "refunds") is State.NOT_APPROVED)
+
+
+async def test_without_watching_nothing_is_followed(tmp_path: Path) -> None:
+    sim = Simulator(ttl_ms=50)
+    sim.skill("refunds")
+    limits = replace(Limits(), min_ttl_seconds=0.05, listing_ttl_seconds=0.05)
+    options = {"limits": limits, "watch": False, "ask": agree}
+    async with opened(tmp_path, host_options=options, shop=sim) as host:
+        await host.load("refunds")
+        await anyio.sleep(0.3)
+        assert len(sim.asked("skills/list")) == 1

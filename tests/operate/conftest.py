@@ -1,0 +1,324 @@
+"""What docs/operate sets up: Debian's nginx and PgBouncer, and what its units start."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import psycopg
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from registry.conftest import Postgres
+from skillwire.registry import Publishing, Store
+
+ROOT = Path(__file__).parent.parent.parent
+FILES = ROOT / "docs/operate"
+BIN = Path(sys.executable).parent
+HOST = "skills.example.org"
+PATIENCE = 60
+ROLES = ("skillwire", "skillwire_owner", "skillwire_backup")
+_SERVICES = ROOT / ".envs/services"
+
+
+def program(name: str) -> str:
+    """A program of this machine, or of the packages that `make environments` unpacks."""
+    places = [_SERVICES / folder / name for folder in ("usr/sbin", "usr/bin", "bin")]
+    found = shutil.which(name) or next((str(file) for file in places if file.exists()), None)
+    if found is None:
+        message = f"{name} is not installed, and there are no Debian packages here to take it from"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return found
+
+
+def libraries() -> dict[str, str]:
+    """The environment in which an unpacked program finds its libraries."""
+    folders = [*_SERVICES.glob("usr/lib/*-linux-gnu"), *_SERVICES.glob("usr/lib/*-linux-gnu/systemd")]
+    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
+
+
+def configured(name: str, changes: Mapping[str, object]) -> str:
+    """A file of docs/operate, with its names and addresses replaced by those of a test."""
+    text = (FILES / name).read_text("utf-8")
+    for old, new in changes.items():
+        assert old in text, f"{name} has no {old}"
+        text = text.replace(old, str(new))
+    return text
+
+
+def free_port() -> int:
+    """A free port of four digits whose metrics port (10,000 more) is free too, as the units need it."""
+    while True:
+        port = random.randrange(5000, 9999)
+        with suppress(OSError), ExitStack() as stack:
+            for each in (port, port + 10_000):
+                one = stack.enter_context(socket.socket())
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("127.0.0.1", each))
+            return port
+
+
+def wait_for(url: str, *, status: int = 200, verify: Any = True) -> httpx.Response:
+    """The first response with this status."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        with suppress(httpx.TransportError):
+            answer = httpx.get(url, verify=verify, timeout=PATIENCE)
+            if answer.status_code == status:
+                return answer
+        assert time.monotonic() < end, url
+        time.sleep(0.05)
+
+
+class Unit:
+    """What a unit of docs/operate starts: its command with its environment, as systemd expands them."""
+
+    def __init__(self, name: str, instance: int, environment: Mapping[str, str], changes: Mapping[str, str]):
+        self.port = instance
+        text = (FILES / name).read_text("utf-8").replace("%i", str(instance))
+        command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
+        assert command
+        line = command[1]
+        for old, new in changes.items():
+            assert old in line, f"{name} has no {old}"
+            line = line.replace(old, new)
+        options = shlex.split(environment["SKILLWIRE_OPTIONS"])
+        words = [
+            word
+            for part in shlex.split(line)
+            for word in (options if part == "$SKILLWIRE_OPTIONS" else [part])
+        ]
+        assert words[0] == "/opt/skillwire/bin/skillwire"
+        self.command = [str(BIN / "skillwire"), *words[1:]]
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("SKILLWIRE_")},
+            **environment,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def metrics(self) -> str:
+        """What Prometheus would read."""
+        return httpx.get(f"http://127.0.0.1:1{self.port}/metrics", timeout=PATIENCE).text
+
+    def start(self, *, until_ready: bool = True) -> None:
+        self.process = subprocess.Popen(
+            self.command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        if until_ready:
+            wait_for(f"{self.base}/readyz")
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It neither answers nor closes a connection, and the system still accepts new ones for it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+def environment_of(name: str, changes: Mapping[str, object]) -> dict[str, str]:
+    """The variables of an environment file of docs/operate."""
+    lines = configured(name, changes).splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+class Nginx:
+    """Debian's nginx with Debian's own nginx.conf, which includes files of docs/operate."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.certificate = folder / "site.pem"
+        self._make_certificate()
+        for name in ("conf.d", "sites-enabled", "modules-enabled", "temp"):
+            (folder / name).mkdir()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.certificate))
+
+    def add(self, name: str, changes: Mapping[str, object]) -> str:
+        """Serve with a file of docs/operate; gives its URL."""
+        host = re.search(r"server_name (\S+);", (FILES / name).read_text("utf-8"))
+        assert host
+        port = free_port()
+        own = {
+            "listen 443": f"listen 127.0.0.1:{port}",
+            f"/etc/ssl/certs/{host[1]}.pem": self.certificate,
+            f"/etc/ssl/private/{host[1]}.key": self.folder / "site.key",
+        }
+        (self.folder / "conf.d" / name).write_text(configured(name, {**own, **changes}))
+        return f"https://localhost:{port}"
+
+    def start(self) -> None:
+        nginx = program("nginx")
+        base = _SERVICES / "etc/nginx"
+        if not base.is_dir():
+            base = Path("/etc/nginx")
+        shutil.copy(base / "mime.types", self.folder)
+        main = (base / "nginx.conf").read_text()
+        for old, new in {
+            "user www-data;": "",
+            "/run/nginx.pid": f"{self.folder}/nginx.pid",
+            "/var/log/nginx/error.log": f"{self.folder}/error.log",
+            "/var/log/nginx/access.log": f"{self.folder}/access.log",
+            "/etc/nginx/": f"{self.folder}/",
+            "worker_processes auto;": "worker_processes 2;",
+        }.items():
+            main = main.replace(old, new)
+        if os.geteuid() == 0:
+            main = f"user root;\n{main}"
+        temporary = "".join(
+            f"{kind}_temp_path {self.folder}/temp/{kind};\n"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        file = self.folder / "nginx.conf"
+        file.write_text(main.replace("http {", f"http {{\n{temporary}", 1))
+        command = [nginx, "-c", str(file), "-g", "daemon off;"]
+        checked = subprocess.run([*command, "-t"], env=libraries(), capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+        assert "warn" not in checked.stderr
+        self._process = subprocess.Popen(command, env=libraries())
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(PATIENCE)
+
+    def _make_certificate(self) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
+        names = [x509.DNSName(HOST), x509.DNSName("localhost")]
+        now = datetime.datetime.now(datetime.UTC)
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(
+                x509.SubjectAlternativeName([*names, x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+                False,
+            )
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+            .sign(key, hashes.SHA256())
+        )
+        self.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        (self.folder / "site.key").write_bytes(private)
+
+
+class Database:
+    """A PostgreSQL for the roles of docs/operate/roles.sql, which sign in with passwords."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = Postgres()
+        self.passwords = folder / "pgpass"
+        self.passwords.write_text("".join(f"*:*:*:{role}:secret of {role}\n" for role in ROLES))
+        self.passwords.chmod(0o600)
+        rules = self.server.folder / "pg_hba.conf"
+        own = "".join(f"local all {role} scram-sha-256\n" for role in ROLES)
+        rules.write_text(own + rules.read_text())
+
+    def psql(self, file: Path) -> None:
+        """Run a file of SQL as the superuser."""
+        command = [self.server.server.bin_path / "psql", self.server.uri("postgres"), "-v", "ON_ERROR_STOP=1"]
+        done = subprocess.run([*command, "-f", file], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def set_passwords(self) -> None:
+        with psycopg.connect(self.server.uri("postgres"), autocommit=True) as admin:
+            for role in ROLES:
+                admin.execute(f"ALTER ROLE {role} PASSWORD 'secret of {role}'".encode())
+            admin.execute("SELECT pg_reload_conf()")
+
+    def url(self, role: str, database: str = "skills") -> str:
+        """A store's URL as the pages have it; the password comes from the file of passwords."""
+        return f"postgresql://{role}@/{database}?host={self.server.folder}"
+
+    def store(self, role: str = "skillwire") -> Store:
+        return Store(f"{self.url(role)}&passfile={self.passwords}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("operate")
+
+
+def set_up(database: Database) -> None:
+    """The roles, the tables, and the namespace `acme`."""
+    database.psql(FILES / "roles.sql")
+    database.set_passwords()
+    owner = database.store("skillwire_owner")
+    owner.create()
+    owner.close()
+    store = database.store()
+    Publishing(store).set_namespace("acme", by="test")
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def database(folder: Path) -> Iterator[Database]:
+    """A registry with the namespace `acme`, made as the page says."""
+    made = Database(folder)
+    set_up(made)
+    yield made
+    made.server.remove()
+
+
+def replica(database: Database, url: str | None = None) -> Unit:
+    """A replica as its unit starts it."""
+    changes = {
+        "postgresql://skillwire@127.0.0.1/skills": url or database.url("skillwire"),
+        "/etc/skillwire/pgpass": database.passwords,
+    }
+    return Unit("skillwire-registry@.service", free_port(), environment_of("registry.env", changes), {})
+
+
+@contextmanager
+def started(*units: Unit) -> Iterator[None]:
+    try:
+        for unit in units:
+            unit.start(until_ready=False)
+        for unit in units:
+            wait_for(f"{unit.base}/readyz")
+        yield
+    finally:
+        for unit in units:
+            with suppress(Exception):
+                unit.stop()

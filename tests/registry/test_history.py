@@ -1,0 +1,543 @@
+"""A random history of a registry under faults, and what must be true of it afterwards.
+
+Publishers, readers and administrators work through a relay on three replicas of one PostgreSQL: replicas
+are killed, the database is stopped, killed or full, and connections are dropped. Whatever was acknowledged
+must hold at the end. `HISTORY_SECONDS=3600` runs for an hour, `HISTORY_SEED` repeats the choices of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from registry.conftest import Postgres, skill_md
+from registry.test_app import token
+from served import PATIENCE, SKILLWIRE, Served
+from skillwire.errors import SkillwireError
+from skillwire.registry import Folder, Publishing, Role, Store, publish_over_http
+from skillwire.registry import backup as backups
+from skillwire.registry import client as registry_client
+from skillwire.registry.audit import first_broken, read_audit
+from skillwire.registry.channels import is_before
+from skillwire.registry.client import administrate
+from skillwire.registry.schema import (
+    blobs,
+    deleted_versions,
+    files,
+    namespace_files,
+    namespaces,
+    skills,
+    versions,
+)
+from skillwire.skill import digest_of
+
+SECONDS = float(os.environ.get("HISTORY_SECONDS", "12"))
+SEED = int(os.environ.get("HISTORY_SEED", str(time.time_ns() % 1_000_000)))
+FORWARD, MOVED, TINY = "forward", "moved", "tiny"
+"""Where channels only move forward, where they are moved and yanked, and a namespace with a small quota."""
+NAMES = ("alpha", "beta", "gamma")
+QUOTA = 6_000
+STALE_SECONDS = 60.0
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Replica:
+    """A replica at a fixed port, which can be killed and started again."""
+
+    def __init__(self, store: str, port: int) -> None:
+        self._store = store
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.starts = 0
+        self.start()
+
+    def start(self) -> None:
+        self.starts += 1
+        self._process = subprocess.Popen(
+            [SKILLWIRE, "serve", "--store", self._store, "--http", f"127.0.0.1:{self.port}", "--rate", "0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        self._served = Served(self._process)
+
+    def wait(self) -> None:
+        """Return when it listens."""
+        deadline = time.monotonic() + 4 * PATIENCE
+        while not self.is_listening:
+            assert time.monotonic() < deadline, self._served.said
+            time.sleep(0.1)
+
+    @property
+    def is_listening(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
+class Relay(threading.Thread):
+    """Passes TCP connections on to the replicas in turn, as a proxy does."""
+
+    def __init__(self, ports: list[int]) -> None:
+        super().__init__(daemon=True)
+        self._ports = ports
+        self._turn = 0
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self.url = ""
+
+    def run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._pass, "127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._started.set()
+        self._loop.run_forever()
+        server.close()
+        self._drop()
+        self._loop.run_until_complete(asyncio.sleep(0.1))
+        self._loop.close()
+
+    def wait(self) -> None:
+        self._started.wait(PATIENCE)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        for _ in self._ports:
+            self._turn += 1
+            with suppress(OSError):
+                port = self._ports[self._turn % len(self._ports)]
+                there, sending = await asyncio.open_connection("127.0.0.1", port)
+                self._open.add(sending)
+                await asyncio.gather(_copy(reader, sending), _copy(there, writer))
+                self._open.discard(sending)
+                break
+        self._open.discard(writer)
+        writer.close()
+
+    def drop(self) -> None:
+        """End every connection in the middle of whatever it does."""
+        self._loop.call_soon_threadsafe(self._drop)
+
+    def _drop(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.join(PATIENCE)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@dataclass
+class History:
+    """What was acknowledged, and what was seen that must not be."""
+
+    published: dict[tuple[str, str, str], dict[str, bytes]] = field(default_factory=dict)
+    attempted: set[tuple[str, str, str]] = field(default_factory=set)
+    yanked: set[tuple[str, str, str]] = field(default_factory=set)
+    revoked: dict[str, float] = field(default_factory=dict)
+    """When the revocation of a token was acknowledged, by the token."""
+    refused: int = 0
+    reads: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def rpc(url: str, secret: str, method: str, uri: str, http: httpx.Client) -> dict[str, Any]:
+    headers = {
+        "authorization": f"Bearer {secret}",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": method,
+        "mcp-name": uri,
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"uri": uri, "_meta": META}}
+    answer = http.post(f"{url}/mcp", json=body, headers=headers)
+    return answer.json() if answer.status_code == 200 else {"status": answer.status_code}
+
+
+class Cluster:
+    """Three replicas behind a relay, and everybody who uses them."""
+
+    def __init__(self, postgres: Postgres, disk: Path | None) -> None:
+        self.postgres = postgres
+        self.disk = disk
+        self.url = postgres.new()
+        if disk is not None:
+            with psycopg.connect(self.url, autocommit=True) as admin:
+                admin.execute(f"CREATE TABLESPACE small LOCATION '{disk}'".encode())
+                admin.execute("ALTER TABLE blobs SET TABLESPACE small")
+        self.store = Store(self.url)
+        publishing = Publishing(self.store)
+        for namespace in (FORWARD, MOVED):
+            publishing.set_namespace(namespace, by="test")
+        publishing.set_namespace(TINY, quota_bytes=QUOTA, by="test")
+        self.admin = token(self.store, "admin", "*", Role.ADMIN)
+        self.publisher = token(self.store, "publisher", "*", Role.PUBLISH)
+        self.reader = token(self.store, "reader", "*", Role.READ)
+        self.replicas = [Replica(self.url, port) for port in free_ports(3)]
+        for replica in self.replicas:
+            replica.wait()
+        self.relay = Relay([replica.port for replica in self.replicas])
+        self.relay.start()
+        self.relay.wait()
+        self.history = History()
+        self.chance = random.Random(SEED)
+        self.ending = threading.Event()
+        self._numbers = iter(range(1, 1_000_000))
+        self._lock = threading.Lock()
+
+    # Who uses it
+
+    def publish(self, chance: random.Random) -> None:
+        namespace = chance.choice((FORWARD, FORWARD, MOVED, TINY))
+        name = chance.choice(NAMES)
+        with self._lock:
+            version = f"1.{next(self._numbers)}.0"
+        key = namespace, name, version
+        contents = {
+            "SKILL.md": skill_md(name, "Does one thing.", f"Release {version} of {namespace}."),
+            "LICENSE": b"the same for all",
+            "own.bin": chance.randbytes(chance.randrange(10, 800)),
+        }
+        self.history.attempted.add(key)
+        try:
+            publish_over_http(
+                Folder(name, version, contents), self.relay.url, namespace=namespace, token=self.publisher
+            )
+        except SkillwireError:
+            self.history.refused += 1
+            return
+        self.history.published[key] = contents
+        if chance.random() < 0.2:
+            other = Folder(name, version, {**contents, "own.bin": b"other"})
+            with suppress(SkillwireError):
+                publish_over_http(other, self.relay.url, namespace=namespace, token=self.publisher)
+                self.history.wrong.append(f"{key} was published twice with different files")
+
+    def administrate(self, chance: random.Random) -> None:
+        mine = [key for key in list(self.history.published) if key[0] == MOVED]
+        act = chance.choice(("yank", "promote", "prune", "revoke", "reduce"))
+        ask = self._ask
+        with suppress(SkillwireError):
+            if act in ("yank", "promote") and mine:
+                key = chance.choice(mine)
+                ask(act, {"namespace": key[0], "name": key[1], "version": key[2]})
+                if act == "yank":
+                    self.history.yanked.add(key)
+            elif act == "prune":
+                ask("prune", {"keep": 5})
+            elif act in ("revoke", "reduce"):
+                name = f"guest-{next(self._numbers)}"
+                secret = ask("tokens-add", {"name": name, "role": "read"})["token"]
+                with httpx.Client(timeout=10, verify=False) as http, suppress(httpx.HTTPError):
+                    rpc(self.relay.url, secret, "skills/get", f"skill://{FORWARD}/alpha/SKILL.md", http)
+                if act == "revoke":
+                    ask("tokens-revoke", {"name": name})
+                else:
+                    ask("grant", {"subject": f"token:{name}", "role": "none"})
+                self.history.revoked[secret] = time.monotonic()
+
+    def _ask(self, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+        return administrate(self.relay.url, command, arguments, token=self.admin)
+
+    def read(self, chance: random.Random) -> None:
+        """One reader at one replica: a listed version has all its files, and none before it comes again."""
+        replica = chance.choice(self.replicas)
+        starts, name, last = replica.starts, chance.choice(NAMES), ""
+        uri = f"skill://{FORWARD}/{name}/SKILL.md"
+        with httpx.Client(timeout=10, verify=False) as http:
+            for _ in range(20):
+                entry = rpc(replica.url, self.reader, "skills/get", uri, http).get("result", {}).get("skill")
+                if entry is None or replica.starts != starts:
+                    return
+                version = entry["_meta"]["dev.skillwire/version"]
+                if last and is_before(version, last):
+                    self.history.wrong.append(f"{uri} went from {last} back to {version} at {replica.port}")
+                last = version
+                self._read_files(f"skill://{FORWARD}/@{version}/{name}", entry, replica, http)
+
+    def _read_files(self, root: str, entry: Any, replica: Replica, http: httpx.Client) -> None:
+        for file in entry["resources"]:
+            path = file["uri"].rpartition("/")[2]
+            answer = rpc(replica.url, self.reader, "resources/read", f"{root}/{path}", http)
+            self.history.reads += "result" in answer
+            if "result" in answer and digest_of(_data(answer)) != file["digest"]:
+                self.history.wrong.append(f"{root}/{path} has other bytes than its entry says")
+            if answer.get("error", {}).get("code") == -32602 and not self._is_deleted(root):
+                self.history.wrong.append(f"{root}/{path} is listed and cannot be read")
+
+    def _is_deleted(self, root: str) -> bool:
+        version = root.partition("@")[2].partition("/")[0]
+        with self.store.reading() as connection:
+            found = connection.execute(
+                sa.select(deleted_versions.c.version).where(deleted_versions.c.version == version)
+            )
+            return found.first() is not None
+
+    def watch_revoked(self, chance: random.Random) -> None:
+        """Whoever was revoked longer ago than answers may be stale is not served, whatever happens."""
+        now = time.monotonic()
+        old = [one for one, at in list(self.history.revoked.items()) if now - at > STALE_SECONDS + 5]
+        replica = chance.choice(self.replicas)
+        with httpx.Client(timeout=10, verify=False) as http:
+            for secret in old[-5:]:
+                uri = f"skill://{FORWARD}/alpha/SKILL.md"
+                if "result" in rpc(replica.url, secret, "skills/get", uri, http):
+                    self.history.wrong.append("a token was served long after it was revoked")
+        self.ending.wait(0.5)
+
+    def run(self, act: Callable[[random.Random], None], number: int) -> None:
+        chance = random.Random(SEED + number)
+        while not self.ending.is_set():
+            try:
+                act(chance)
+            except (httpx.HTTPError, SkillwireError, ValueError):
+                self.ending.wait(0.05)  # A replica is away.
+
+    # What goes wrong
+
+    def fault(self) -> str:
+        kind = self.chance.choice(("kill", "kill", "stop", "drop", "terminate", "crash", "full"))
+        if kind == "kill" and not all(replica.is_listening for replica in self.replicas):
+            kind = "drop"  # One at a time, as in a rolling restart: otherwise nothing would be served at all.
+        if kind == "kill":
+            replica = self.chance.choice(self.replicas)
+            replica.kill()
+            replica.start()  # It is away until it listens; nobody waits for it.
+        elif kind == "stop":
+            with self.postgres.stopped():
+                time.sleep(self.chance.uniform(0.5, 2))
+        elif kind == "drop":
+            self.relay.drop()
+        elif kind == "terminate":
+            with suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True) as admin:
+                admin.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+        elif kind == "crash":
+            self.postgres.kill()
+            self.postgres.start()
+        elif self.disk is not None:
+            ballast = self.disk / "ballast"
+            with suppress(OSError), ballast.open("wb", buffering=0) as stream:
+                while stream.write(bytes(1 << 16)):
+                    pass
+            time.sleep(0.5)
+            ballast.unlink()
+        return kind
+
+    def close(self) -> None:
+        self.ending.set()
+        self.relay.stop()
+        for replica in self.replicas:
+            replica.kill()
+        self.store.close()
+
+
+def _data(answer: Any) -> bytes:
+    import base64
+
+    [content] = answer["result"]["contents"]
+    return content["text"].encode() if "text" in content else base64.b64decode(content["blob"])
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@pytest.fixture
+def disk() -> Iterator[Path | None]:
+    """A file system of sixteen megabytes that PostgreSQL can write to, where one can be mounted."""
+    # Not below pytest's folder, which is private to its user.
+    place = Path(tempfile.mkdtemp(prefix="skillwire-disk-"))
+    place.chmod(0o755)
+    options = "size=16m,mode=0777"
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+    )
+    subprocess.run(["chown", "pgserver", str(place)], check=False, capture_output=True)
+    yield None if made.returncode else place
+    subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
+    place.rmdir()
+
+
+@contextmanager
+def cluster_of(postgres: Postgres, disk: Path | None) -> Iterator[Cluster]:
+    cluster = Cluster(postgres, disk)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_what_was_acknowledged_holds_after_everything_went_wrong(
+    own_postgres: Postgres, disk: Path | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(registry_client, "_BUSY_ATTEMPTS", 2)
+    with cluster_of(own_postgres, disk) as cluster:
+        acts = (cluster.publish,) * 3 + (cluster.read,) * 2 + (cluster.administrate, cluster.watch_revoked)
+        threads = [
+            threading.Thread(target=cluster.run, args=(act, number), daemon=True)
+            for number, act in enumerate(acts)
+        ]
+        for thread in threads:
+            thread.start()
+        faults: list[str] = []
+        until = time.monotonic() + SECONDS
+        # At least some work and some faults, however slow the machine is.
+        while time.monotonic() < until or len(faults) < 4 or len(cluster.history.published) < 10:
+            # Between two faults, something is done: also on a slow machine, but not for ever.
+            enough = len(cluster.history.published) + cluster.chance.randrange(5)
+            patience = time.monotonic() + PATIENCE / 2
+            while len(cluster.history.published) < enough and time.monotonic() < patience:
+                time.sleep(0.05)
+            faults.append(cluster.fault())
+        cluster.ending.set()
+        for thread in threads:
+            thread.join(PATIENCE * 2)
+            assert not thread.is_alive()
+        print(
+            f"seed {SEED}: {len(cluster.history.published)} published, {cluster.history.refused} refused, "
+            f"{len(cluster.history.yanked)} yanked, {len(cluster.history.revoked)} revoked, "
+            f"{cluster.history.reads} files read, faults: {json.dumps(faults)}"
+        )
+        assert cluster.history.wrong == [], SEED
+        check(cluster)
+
+
+def check(cluster: Cluster) -> None:
+    """What must be true of a history when all is well again."""
+    history, store = cluster.history, cluster.store
+    wait_until_ready(cluster)
+    # Whatever is stored is whole, and nobody changed the log.
+    assert list(backups.damage(store)) == []
+    assert first_broken(store) is None
+    with store.snapshot() as connection:
+        there = {
+            (row.namespace, row.name, row.version): row.yanked
+            for row in connection.execute(
+                sa.select(skills.c.namespace, skills.c.name, versions.c.version, versions.c.yanked).join(
+                    versions, versions.c.skill_id == skills.c.id
+                )
+            )
+        }
+        deleted = {
+            (row.namespace, row.name, row.version)
+            for row in connection.execute(
+                sa.select(skills.c.namespace, skills.c.name, deleted_versions.c.version).join(
+                    deleted_versions, deleted_versions.c.skill_id == skills.c.id
+                )
+            )
+        }
+        check_totals(connection)
+    assert set(history.published) <= there.keys() | deleted, SEED
+    assert there.keys() <= history.attempted, SEED
+    assert all(there[key] is not None for key in history.yanked), SEED
+    # The log has a line for each.
+    lines = {(line.action, line.what) for line in read_audit(store)}
+    assert {("publish", f"{a}/{b}@{c}") for a, b, c in history.published} <= lines, SEED
+    assert {("yank", f"{a}/{b}@{c}") for a, b, c in history.yanked} <= lines, SEED
+    newest: dict[str, str] = {}
+    for namespace, name, version in history.published:
+        if namespace == FORWARD and (name not in newest or is_before(newest[name], version)):
+            newest[name] = version
+    with httpx.Client(timeout=PATIENCE, verify=False) as http:
+        for replica in cluster.replicas:
+            for (namespace, name, version), contents in history.published.items():
+                if (namespace, name, version) in there:
+                    for path, data in contents.items():
+                        uri = f"skill://{namespace}/@{version}/{name}/{path}"
+                        assert _data(rpc(replica.url, cluster.reader, "resources/read", uri, http)) == data
+            for name, version in newest.items():
+                uri = f"skill://{FORWARD}/{name}/SKILL.md"
+                entry = rpc(replica.url, cluster.reader, "skills/get", uri, http)["result"]["skill"]
+                assert not is_before(entry["_meta"]["dev.skillwire/version"], version), SEED
+            for secret in history.revoked:
+                uri = f"skill://{FORWARD}/alpha/SKILL.md"
+                assert rpc(replica.url, secret, "skills/get", uri, http).get("status") == 401, SEED
+
+
+def check_totals(connection: sa.Connection) -> None:
+    """The running totals are those of the files that are there, and within the quota."""
+    counted = (
+        sa.select(
+            skills.c.namespace,
+            files.c.digest,
+            sa.func.count(sa.distinct(files.c.version_id)).label("versions"),
+        )
+        .join(versions, versions.c.id == files.c.version_id)
+        .join(skills, skills.c.id == versions.c.skill_id)
+        .group_by(skills.c.namespace, files.c.digest)
+    )
+    stored = sa.select(namespace_files.c.namespace, namespace_files.c.digest, namespace_files.c.versions)
+    assert {tuple(row) for row in connection.execute(counted)} == {
+        tuple(row) for row in connection.execute(stored)
+    }, SEED
+    summed = (
+        sa.select(namespace_files.c.namespace, sa.func.sum(blobs.c.size).label("size"))
+        .join(blobs, blobs.c.digest == namespace_files.c.digest)
+        .group_by(namespace_files.c.namespace)
+    )
+    sizes = {row.namespace: int(row.size) for row in connection.execute(summed)}
+    for row in connection.execute(sa.select(namespaces)):
+        assert row.published_bytes == sizes.get(row.name, 0), SEED
+        assert row.quota_bytes is None or row.published_bytes <= row.quota_bytes, SEED
+
+
+def wait_until_ready(cluster: Cluster) -> None:
+    """Every replica has seen the last change."""
+    deadline = time.monotonic() + PATIENCE * 4
+    headers = {"authorization": f"Bearer {cluster.admin}"}
+    with httpx.Client(timeout=PATIENCE, verify=False) as http:
+        for replica in cluster.replicas:
+            while True:
+                with suppress(httpx.HTTPError, ValueError, SkillwireError, KeyError):
+                    health = http.get(f"{replica.url}/readyz?detail", headers=headers).json()
+                    with cluster.store.reading() as connection:
+                        last = connection.execute(sa.text("SELECT max(number) FROM changes")).scalar()
+                    if health["status"] == "ok" and health["change"] >= (last or 0):
+                        break
+                assert time.monotonic() < deadline, SEED
+                time.sleep(0.1)

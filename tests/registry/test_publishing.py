@@ -1,0 +1,202 @@
+"""Publishing at scale and over time: quotas, channels that move forward, deleted versions, damaged files."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import sqlalchemy as sa
+
+from registry.conftest import Publish, skill_md
+from skillwire.errors import LimitExceeded, SourceError, VersionConflict
+from skillwire.registry import FileRow, Publishing, Store, View
+from skillwire.registry import backup as backups
+from skillwire.registry.audit import first_broken, read_audit
+from skillwire.registry.catalog import StoreCatalog
+from skillwire.registry.drafts import draft_of
+from skillwire.registry.schema import blobs, namespace_files, namespaces
+from skillwire.skill import digest_of, parse_uri
+
+
+def listed_version(store: Store, name: str = "pdf") -> object:
+    entry = StoreCatalog(store, View()).entry(parse_uri(f"skill://acme/{name}/SKILL.md"))
+    return entry.meta["dev.skillwire/version"]
+
+
+def published_bytes(store: Store) -> int:
+    with store.reading() as connection:
+        return connection.execute(
+            sa.select(namespaces.c.published_bytes).where(namespaces.c.name == "acme")
+        ).scalar_one()
+
+
+def counted_bytes(store: Store) -> int:
+    """The same, counted file by file."""
+    with store.reading() as connection:
+        return connection.execute(
+            sa.select(sa.func.coalesce(sa.func.sum(blobs.c.size), 0))
+            .join(namespace_files, namespace_files.c.digest == blobs.c.digest)
+            .where(namespace_files.c.namespace == "acme")
+        ).scalar_one()
+
+
+@pytest.mark.parametrize(
+    ("releases", "listed"),
+    [
+        (["1.0.0", "2.0.0", "1.0.1"], "2.0.0"),
+        (["1.0", "1.0.post1", "1.1a1"], "1.1a1"),
+        (["9", "10"], "10"),
+        (["blue", "amber"], "amber"),
+        (["2.0.0", "blue", "1.0.0"], "1.0.0"),
+    ],
+    ids=" ".join,
+)
+def test_a_channel_moves_forward_by_itself(store: Store, publish: Publish, releases: list[str], listed: str):
+    *_, done = [publish("pdf", release) for release in releases]
+    assert listed_version(store) == done.listed == listed
+
+
+def test_a_channel_moves_back_only_if_it_is_told_from_where(store: Store, publish: Publish):
+    publish("pdf", "2.0.0")
+    with pytest.raises(VersionConflict, match=r"in version 2\.0\.0, not in 1\.9"):
+        publish("pdf", "1.9.1", expect="1.9")
+    assert [row.version for row in Publishing(store).versions("acme", "pdf")] == ["2.0.0"]
+
+    assert publish("pdf", "1.9.1", expect="2.0.0").listed == "1.9.1"
+    assert publish("pdf", "3.0.0", promote=False).listed == "1.9.1"
+    assert listed_version(store) == "1.9.1"
+
+
+def test_what_a_namespace_published_is_counted_once_however_many_versions_share_it(
+    store: Store, publish: Publish
+):
+    notice = {"LICENSE": b"x" * 1000}
+    for release in ("1.0.0", "1.1.0", "1.2.0"):
+        publish("pdf", release, files={**notice, "a.md": release.encode()})
+    publish("docx", files=notice)
+    before = published_bytes(store)
+    assert before == counted_bytes(store)
+
+    Publishing(store).prune(keep=1, by="test")
+
+    assert published_bytes(store) == counted_bytes(store) == before - 2 * len("1.0.0")
+    assert list(backups.damage(store)) == []
+
+
+def test_a_quota_counts_what_is_published_and_what_the_same_publisher_sent(store: Store, publish: Publish):
+    publishing = Publishing(store)
+    publishing.set_namespace("acme", quota_bytes=3_000, by="test")
+    publishing.upload("acme", [b"a" * 2_900], by="token:other")
+
+    publish("pdf", files={"a.md": b"b" * 1_000})
+    with pytest.raises(LimitExceeded, match="quota is 3,000"):
+        publishing.upload("acme", [b"c" * 2_900], by="token:writer")
+    with pytest.raises(LimitExceeded, match="quota is 3,000"):
+        publish("docx", files={"a.md": b"d" * 2_500})
+
+    assert published_bytes(store) == counted_bytes(store) < 3_000
+
+
+def test_files_that_were_sent_and_not_published_are_listed_and_dropped(store: Store):
+    publishing = Publishing(store)
+    publishing.upload("acme", [b"one", b"two"], by="token:ci")
+
+    [row] = publishing.waiting_uploads()
+    assert (row.namespace, row.sent_by, row.files, row.size) == ("acme", "token:ci", 2, 6)
+    assert publishing.drop_uploads("acme", "token:ci", by="test") == 2
+    assert publishing.waiting_uploads() == []
+    assert publishing.prune(keep=1, by="test") == (0, 2)
+
+
+def test_what_one_publisher_sent_another_cannot_publish(store: Store):
+    publishing = Publishing(store)
+    data = skill_md("pdf", "Does one thing.")
+    draft = draft_of("acme", "1.0.0", "stable", [FileRow("SKILL.md", digest_of(data), len(data))])
+    publishing.upload("acme", [data], by="token:ci")
+
+    assert publishing.missing(draft, by="token:other") == [digest_of(data)]
+    assert publishing.publish(draft, by="token:ci").is_new
+    assert publishing.missing(draft, by="token:other") == []
+
+
+def test_a_deleted_version_comes_back_with_the_same_files_and_no_others(store: Store, publish: Publish):
+    for release in ("1.0.0", "2.0.0"):
+        publish("pdf", release, files={"a.md": release.encode()})
+    assert Publishing(store).prune(keep=1, by="test")[0] == 1
+
+    with pytest.raises(VersionConflict, match=r"1\.0\.0 existed with other files"):
+        publish("pdf", "1.0.0", files={"a.md": b"something else"})
+    assert publish("pdf", "1.0.0", files={"a.md": b"1.0.0"}).is_new
+    assert listed_version(store) == "2.0.0"
+
+
+def test_pruning_reports_as_it_goes_and_continues_after_an_interruption(
+    store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("skillwire.registry.publishing._SKILLS_AT_ONCE", 2)
+    for number in range(6):
+        for release in ("1.0.0", "1.1.0", "1.2.0"):
+            publish(f"skill-{number}", release, files={"a.md": f"{number} {release}".encode()})
+
+    class Interrupted(Exception):
+        pass
+
+    def stop(versions: int, _files: int) -> None:
+        if versions:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        Publishing(store).prune(keep=1, by="test", progress=stop)
+    counts: list[tuple[int, int]] = []
+    deleted, _ = Publishing(store).prune(keep=1, by="test", progress=lambda *now: counts.append(now))
+
+    assert deleted == 8
+    assert counts == sorted(counts)
+    assert counts[-1] == (8, 12)
+    assert sum(line.action == "prune" for line in read_audit(store)) >= 3
+    assert published_bytes(store) == counted_bytes(store)
+    assert first_broken(store) is None
+
+
+def test_a_damaged_file_is_an_error_and_never_an_answer(
+    store: Store, publish: Publish, caplog: pytest.LogCaptureFixture
+):
+    publish("pdf", files={"a.md": b"as published"})
+    with store.writing() as connection:
+        connection.execute(
+            blobs.update().where(blobs.c.digest == digest_of(b"as published")).values(data=b"as_published")
+        )
+    catalog = StoreCatalog(store, View())
+    caplog.set_level(logging.ERROR)
+
+    with pytest.raises(SourceError, match="damaged"):
+        catalog.read(parse_uri("skill://acme/pdf/a.md"))
+
+    assert digest_of(b"as published") in caplog.text
+    assert store.damaged == 1
+    assert catalog.read(parse_uri("skill://acme/pdf/SKILL.md"))
+
+
+def test_a_restored_registry_counts_files_as_before(
+    store: Store, publish: Publish, tmp_path_factory: pytest.TempPathFactory
+):
+    for release in ("1.0.0", "2.0.0"):
+        publish("pdf", release, files={"a.md": release.encode(), "LICENSE": b"shared"})
+    Publishing(store).prune(keep=1, by="test")
+    folder = tmp_path_factory.mktemp("restored")
+    backups.backup(store, folder / "registry.backup")
+    copy = Store(f"sqlite:///{folder / 'copy.db'}")
+    copy.create()
+    backups.restore(copy, folder / "registry.backup")
+
+    assert published_bytes(copy) == counted_bytes(copy) == published_bytes(store)
+    publishing = Publishing(copy)
+    data = b"other"
+    rows = [
+        FileRow("SKILL.md", digest_of(skill_md("pdf", "x")), len(skill_md("pdf", "x"))),
+        FileRow("a.md", digest_of(data), len(data)),
+    ]
+    publishing.upload("acme", [skill_md("pdf", "x"), data], by="test")
+    with pytest.raises(VersionConflict, match="existed with other files"):
+        publishing.publish(draft_of("acme", "1.0.0", "stable", rows), by="test")
+    copy.close()
