@@ -2,7 +2,8 @@
 
 Each request is run for real, with every call of every thread recorded. The other side, where there is one, is
 a process of its own, so that only one side is counted. All of it runs once before it counts: nothing is
-imported, compiled or created for the first time while a request is recorded.
+imported, compiled or created for the first time while a request is recorded. Then it runs twice, and the
+files that both runs touched count: what a background task did at that moment is not part of the request.
 """
 
 from __future__ import annotations
@@ -446,9 +447,10 @@ def _state(folder: Path) -> dict[str, Any]:
 
 
 def run(names: Collection[str] = ()) -> dict[str, dict[str, list[str]]]:
-    """The files that each request touches, and those on its path. Each is run twice; the second counts."""
+    """The files that each request touches, and those on its path."""
     RECORDER.install()
-    runs = [request for request in REQUESTS if not names or request.__name__ in names for _ in range(2)]
+    runs = [request for request in REQUESTS if not names or request.__name__ in names for _ in range(3)]
+    touched: dict[str, list[set[str]]] = {}
     with tempfile.TemporaryDirectory() as place:
         folders = [Path(place).resolve() / str(number) for number in range(len(runs))]
         for folder in folders:
@@ -456,10 +458,14 @@ def run(names: Collection[str] = ()) -> dict[str, dict[str, list[str]]]:
         time.sleep(_SETTLED)
         for request, folder in zip(runs, folders, strict=True):
             os.environ["HOME"] = str(folder)
+            RECORDER.files = {}
             asyncio.run(asyncio.wait_for(request(folder), PATIENCE))
+            for name, files in RECORDER.files.items():
+                touched.setdefault(name, []).append(files)
     RECORDER.uninstall()
     return {
-        name: {"files": sorted(files), "path": RECORDER.path(name)} for name, files in RECORDER.files.items()
+        name: {"files": sorted(second & third), "path": RECORDER.path(name)}
+        for name, (_, second, third) in touched.items()
     }
 
 
