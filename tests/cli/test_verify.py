@@ -216,7 +216,15 @@ def test_rules_are_listed_each_with_its_level(run: Run) -> None:
     assert done.code == 0
     for rule in RULES:
         assert f"  {rule.id} " in done.out
+    assert " ".join(next(rule.debatable for rule in RULES if rule.debatable).split()[:4]) in done.out
     assert widest(done.out) <= 80
+
+
+@pytest.mark.process
+def test_rules_are_printed_as_json_each_with_its_source(run: Run) -> None:
+    listed = json.loads(run("--rules", "--json").out)["rules"]
+    assert [one["rule"] for one in listed] == [rule.id for rule in RULES]
+    assert set(listed[0]) == {"rule", "level", "area", "expected", "fix", "clause", "link", "debatable"}
 
 
 @pytest.mark.process

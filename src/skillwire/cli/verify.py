@@ -55,10 +55,10 @@ def verify(
     """Check that a server conforms to the Skills extension."""
     # Imported here: `serve` and `lint` need none of it.
     from skillwire.conformance import as_json as render_json
-    from skillwire.conformance import as_junit, as_sarif, as_text, rules_text
+    from skillwire.conformance import as_junit, as_sarif, as_text, rules_json, rules_text
 
     if rules:
-        write(rules_text())
+        write(rules_json() if as_json else rules_text())
         return 0
     if not target:
         raise UsageError(

@@ -19,6 +19,7 @@ from skillwire.conformance.reports import (
     as_sarif,
     as_text,
     combine,
+    rules_json,
     rules_text,
 )
 from skillwire.conformance.rules import RULES, Clause, Level, Rule
@@ -46,6 +47,7 @@ __all__ = [
     "as_sarif",
     "as_text",
     "combine",
+    "rules_json",
     "rules_text",
     "site_json",
     "site_text",

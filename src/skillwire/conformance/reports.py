@@ -392,8 +392,28 @@ def rules_text() -> str:
             lines += _wrapped(rule.expected, "      ")
             lines += _wrapped(f"clause: {rule.clause.says}", "      ", "        ")
             lines += _link(rule.clause.link, "        ")
+            if rule.debatable:
+                lines += _wrapped(f"debatable: {rule.debatable}", "      ", "        ")
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def rules_json() -> str:
+    """The same as one JSON document."""
+    listed: list[JsonObject] = [
+        {
+            "rule": rule.id,
+            "level": rule.level.value,
+            "area": rule.area,
+            "expected": rule.expected,
+            "fix": rule.fix,
+            "clause": rule.clause.says,
+            "link": rule.clause.link,
+            "debatable": rule.debatable,
+        }
+        for rule in RULES
+    ]
+    return json.dumps({"rules": listed}, indent=2, ensure_ascii=True)
 
 
 def _head(report: Report) -> Iterator[str]:
