@@ -69,6 +69,8 @@ class Limits:
     """The interval at which the callers of open streams are checked again."""
     http_health_seconds: float = 2
     """A check of readiness that takes longer has failed."""
+    upstream_seconds: float = 5
+    """How long a request to a gateway waits for a server behind it. What arrives later is cached."""
     upstream_idle_seconds: float = 60
     """A gateway closes a connection with a caller's own credential after this time without use."""
     sessions: int = 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from mcp.shared.exceptions import MCPError
 
 from clients import call, refusal
 from gateways import User, joined, make_gateway, text_of
+from served import Served
+from served import serving as run_server
 from simulator import Simulator
 from skillwire import Limits, SkillServer
 from skillwire.access import Caller
@@ -62,7 +65,8 @@ async def test_a_server_that_stopped_answering_is_named_and_the_next_request_doe
             assert "The server shop is unavailable" in error.message
             assert "it is tried again in 3600 s" in error.message
         assert text_of(await client.read_resource(known)) == "one 1"  # It is in memory.
-        assert (await refusal(client, "resources/read", uri="skill://shop/none/SKILL.md")).code == -32602
+        # It cannot be asked whether there is such a skill.
+        assert (await refusal(client, "resources/read", uri="skill://shop/none/SKILL.md")).code == -32603
 
 
 @pytest.mark.slow
@@ -166,6 +170,106 @@ async def test_a_server_that_never_answers_ends_in_an_error_and_affects_nobody_e
             error = await refusal(client, "resources/read", uri="skill://slow/one-1/SKILL.md")
             assert error.code == -32603
             assert "Do it" in text_of(await client.read_resource("skill://fast/one-2/SKILL.md"))
+
+
+@pytest.fixture
+def upstream_folder(tmp_path: Path) -> Path:
+    for name in ("alpha", "beta"):
+        write_skill(tmp_path / "skills" / name, {"a.md": name.encode(), "b.md": b"more"})
+    return tmp_path / "skills"
+
+
+def url_of(served: Served) -> str:
+    return served.wait_until_it_says(r"http://\S+/mcp")[0]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+async def test_a_stopped_server_is_unavailable_long_before_its_time_is_over_and_works_when_it_goes_on(
+    tmp_path: Path, upstream_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    approved = GatewayOptions(approval="listed")
+    with run_server("--http", "127.0.0.1:0", upstream_folder) as served:
+        config = ServerConfig(url=url_of(served), call_seconds=3600, connect_seconds=60)
+        async with (
+            make_gateway(tmp_path, approved, docs=config, here=honest(1)) as gateway,
+            joined(gateway) as client,
+        ):
+            assert text_of(await client.read_resource("skill://docs/alpha/a.md")) == "alpha"
+            served.process.send_signal(signal.SIGSTOP)
+            with anyio.fail_after(600):
+                for method, path in (
+                    ("resources/read", "alpha/b.md"),
+                    ("resources/read", "beta/SKILL.md"),
+                    ("resources/read", "beta/b.md"),
+                    ("resources/read", "unlisted/SKILL.md"),
+                    ("skills/get", "unlisted/SKILL.md"),
+                ):
+                    error = await refusal(client, method, uri=f"skill://docs/{path}")
+                    assert (error.code, error.data["server"]) == (-32603, "docs")
+                    assert "The server docs is unavailable; it is tried again" in error.message
+                # Only the first request waited for it.
+                assert caplog.text.count("no answer in 5 s") == 1
+                assert text_of(await client.read_resource("skill://docs/alpha/a.md")) == "alpha"
+                assert text_of(await client.read_resource("skill://here/one-1/a.md")) == "one 1"
+            served.process.send_signal(signal.SIGCONT)
+            with anyio.fail_after(600):
+                while (await outcome(client, "skill://docs/beta/b.md")) != "more":  # noqa: ASYNC110
+                    await anyio.sleep(0.1)
+                assert (await refusal(client, "skills/get", uri="skill://docs/no/SKILL.md")).code == -32602
+
+
+@pytest.mark.process
+@pytest.mark.slow
+async def test_a_server_that_is_stopped_when_a_gateway_starts_is_unavailable_until_it_goes_on(
+    tmp_path: Path, upstream_folder: Path
+) -> None:
+    with run_server("--http", "127.0.0.1:0", upstream_folder) as served:
+        config = ServerConfig(url=url_of(served), call_seconds=3600, connect_seconds=7)
+        served.process.send_signal(signal.SIGSTOP)
+        limits = {"limits": Limits(upstream_seconds=1)}
+        approved = GatewayOptions(approval="listed")
+        async with (
+            make_gateway(tmp_path, approved, None, limits, docs=config) as gateway,
+            joined(gateway) as client,
+        ):
+            with anyio.fail_after(600):
+                for method in ("skills/get", "resources/read", "resources/read"):
+                    error = await refusal(client, method, uri="skill://docs/alpha/SKILL.md")
+                    assert (error.code, error.data["server"]) == (-32603, "docs")
+                # The gateway itself is not ready before the time for connecting is over.
+                assert not gateway.health()["ready"]
+            served.process.send_signal(signal.SIGCONT)
+            with anyio.fail_after(600):
+                while (await outcome(client, "skill://docs/beta/b.md")) != "more":  # noqa: ASYNC110
+                    await anyio.sleep(0.1)
+
+
+async def test_an_answer_that_came_too_late_is_there_for_the_next_request(tmp_path: Path) -> None:
+    shop = honest(1)
+    arrives = anyio.Event()
+    shop.hold("resources/read", arrives)
+    limits = {"limits": Limits(upstream_seconds=0.2)}
+    approved = GatewayOptions(approval="listed")
+    async with (
+        make_gateway(tmp_path, approved, None, limits, shop=shop) as gateway,
+        joined(gateway) as client,
+    ):
+        with anyio.fail_after(PATIENCE):
+            for _ in range(2):
+                assert (await refusal(client, "resources/read", uri="skill://shop/one-1/a.md")).code == -32603
+            arrives.set()
+            while (await outcome(client, "skill://shop/one-1/a.md")) != "one 1":  # noqa: ASYNC110
+                await anyio.sleep(0.1)
+    assert shop.read_uris().count("skill://one-1/a.md") <= 2
+
+
+async def outcome(client: Any, uri: str) -> str:
+    """The text of a file, or the message of the error."""
+    try:
+        return text_of(await client.read_resource(uri))
+    except MCPError as error:
+        return error.error.message
 
 
 @pytest.mark.slow

@@ -433,6 +433,7 @@ class Gateway:
         except SkillwireError as error:
             _log.error("the skills cannot be loaded: %s", error)
         finally:
+            upstream.close()
             upstream.host.feed.stop_waiting()
             upstream.ready.set()
 

@@ -7,14 +7,15 @@ knows of approvals or permissions; `view.py` decides who gets what.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import anyio
 
@@ -50,7 +51,7 @@ from skillwire.skill import (
     split_uri,
 )
 from skillwire.sources import DirectoryChild
-from skillwire.trust import Origin, VerifiedFile, check_entry, shown_digest
+from skillwire.trust import Origin, check_entry, shown_digest
 from skillwire.wire import APPROVAL_META
 
 _MARK: Final = "~"
@@ -152,9 +153,12 @@ _MOST_REASONS: Final = 100
 _SLOW_SECONDS: Final = 2.0
 """A server whose answer was waited for this long in vain is not asked for a while."""
 _SILENT_SECONDS: Final = 5.0
+_UNTIL_IT_ANSWERS: Final = math.inf
 _CACHE_SECONDS: Final = 0.5
 # The entry may be outdated or false; the next one may be correct.
 _STALE: Final = (VerificationError, FormatError, SkillNotFound)
+
+Answer = TypeVar("Answer")
 
 _log = logging.getLogger("skillwire.gateway")
 
@@ -228,7 +232,7 @@ class Upstream:
         self._seen: tuple[RegisteredSkill, ...] | None = None
         self._listeners: list[Callable[[], None]] = []
         self._failures: dict[SkillKey, tuple[SkillEntry, float]] = {}
-        self._turns: dict[tuple[Offer, SkillUri], anyio.Lock] = {}
+        self._calls: dict[tuple[object, ...], asyncio.Task[Any]] = {}
         self._signed: set[Offer] = set()
         self._missing: OrderedDict[tuple[Origin, SkillUri], float] = OrderedDict()
         self._silent: dict[Origin, float] = {}
@@ -258,10 +262,16 @@ class Upstream:
         return self._seen is not None and not self._failures
 
     async def settled(self, label: str) -> None:
-        """Wait until a server has answered or failed."""
+        """Wait until a server has answered or failed. One that a command starts has its own time for that."""
         origin = self.origins.get(label)
-        if origin is not None:
+        if origin is None or self._is_silent(origin):
+            return
+        config = self.host.feed.servers().get(origin.label)
+        seconds = self._limits.upstream_seconds if config is not None and config.url else None
+        with anyio.move_on_after(seconds) as waiting:
             await self.host.feed.settled(origin)
+        if waiting.cancelled_caught:
+            self._silent[origin] = anyio.current_time() + _SILENT_SECONDS
 
     def is_unknown(self, origin: Origin) -> bool:
         """Whether a server is unavailable, and nothing is known of what it has."""
@@ -285,15 +295,19 @@ class Upstream:
         origin = self.origins.get(label)
         if origin is None or origin.is_local or self.host.feed.is_unavailable(origin):
             return None
+        if self._is_silent(origin):
+            raise self.unavailable(origin, uri)
         asked = (origin, uri)
         now = anyio.current_time()
         if self._missing.get(asked, 0) > now:
             return None  # Asked a moment ago: a client that guesses costs its server little.
         try:
-            skill = await self.host.feed.find(uri, origin)
+            skill = await self._call(origin, uri, "find", lambda: self.host.feed.find(uri, origin))
         except SkillwireError as error:
+            if isinstance(error, Refusal):
+                raise
             _log.debug("%s has no skill %s: %s", origin, shown_uri(uri), error)
-            if isinstance(error, SourceError) and not isinstance(error, RequestRefused):
+            if _is_no_answer(error):
                 raise self.unavailable(origin, uri) from None
             self._missing[asked] = now + _MISSING_SECONDS
             while len(self._missing) > _MOST_MISSING:
@@ -305,7 +319,8 @@ class Upstream:
     def unavailable(self, origin: Origin, uri: SkillUri) -> Refusal:
         """The error for a request about a server that does not answer: not the same as "not found"."""
         silent = self._silent.get(origin, 0) - anyio.current_time()
-        seconds = math.ceil(max(self.host.feed.retry_seconds(origin), silent))
+        wait = max(self.host.feed.retry_seconds(origin), silent)
+        seconds = math.ceil(wait) if wait < _UNTIL_IT_ANSWERS else 0
         again = f"it is tried again in {seconds} s" if seconds else "it is tried again"
         data = {"uri": shown_uri(uri), "server": origin.label, "retrySeconds": seconds}
         return Refusal(f"The server {origin.label} is unavailable; {again}", code=_INTERNAL_ERROR, data=data)
@@ -323,20 +338,7 @@ class Upstream:
         """
         if (data := self._memory.get(offer, uri)) is not None:
             return data
-        # Whoever comes while a file is fetched waits for that one answer.
-        turn = self._turns.setdefault((offer, uri), anyio.Lock())
-        try:
-            async with turn:
-                if (data := self._memory.get(offer, uri)) is not None:
-                    return data
-                file = await self._fetch(offer, uri)
-        finally:
-            if not turn.statistics().tasks_waiting:
-                self._turns.pop((offer, uri), None)
-        if file.bound:
-            self._memory.put(offer, uri, file.data)
-        self._use(offer)
-        return file.data
+        return await self._call(offer.skill.origin, uri, offer, lambda: self._fetch(offer, uri))
 
     async def at_hand(self, offer: Offer) -> bytes | None:
         """The `SKILL.md` of an offer, if it was verified before and no server has to be asked for it."""
@@ -344,22 +346,10 @@ class Upstream:
             return None  # Nobody has looked for the signature yet.
         return self._memory.get(offer, offer.uri) or await self.host.feed.at_hand(offer.skill)
 
-    async def _fetch(self, offer: Offer, uri: SkillUri) -> VerifiedFile:
+    async def _fetch(self, offer: Offer, uri: SkillUri) -> bytes:
         feed, skill = self.host.feed, offer.skill
-        started = anyio.current_time()
-        is_silent = self._silent.get(skill.origin, 0) > started
-        file: VerifiedFile | None = None
         try:
-            # What is in the cache of the host needs no server.
-            with anyio.move_on_after(_CACHE_SECONDS if is_silent else None):
-                file = await feed.fetch(skill, offer.original(uri))
-        except SourceError as error:
-            if anyio.current_time() - started < _SLOW_SECONDS or skill.origin.is_local:
-                raise
-            # It was waited for; others need not wait as long to learn the same.
-            _log.warning("%s: %s", shown_uri(uri), error)
-            self._silent[skill.origin] = anyio.current_time() + _SILENT_SECONDS
-            raise self.unavailable(skill.origin, uri) from error
+            file = await feed.fetch(skill, offer.original(uri))
         except _STALE as error:
             if isinstance(error, SkillNotFound) and skill.entry.is_dynamic:
                 raise  # Only the server knows which files such a skill has.
@@ -368,18 +358,77 @@ class Upstream:
                 raise Superseded from error
             self._fail(skill, str(error))
             raise
-        if file is None:
-            raise self.unavailable(skill.origin, uri)
-        if not is_silent:
-            self._silent.pop(skill.origin, None)
-        return file
+        if file.bound:
+            self._memory.put(offer, uri, file.data)
+        self._use(offer)
+        return file.data
+
+    # Servers that do not answer
+
+    async def _call(
+        self, origin: Origin, uri: SkillUri, what: object, ask: Callable[[], Coroutine[Any, Any, Answer]]
+    ) -> Answer:
+        """What a server answers, or that it is unavailable.
+
+        Requests for the same wait for one answer, and no longer than `upstream_seconds`: the next ones are
+        told at once until the server has answered or its own time is over. Then its answer is in the cache.
+        """
+        if origin.is_local:
+            return await ask()
+        if self._is_silent(origin):
+            # What is in the cache of the host needs no server.
+            with anyio.move_on_after(_CACHE_SECONDS):
+                return await ask()
+            raise self.unavailable(origin, uri)
+        key = (origin, uri, what)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = asyncio.ensure_future(ask())
+            started = anyio.current_time()
+            call.add_done_callback(lambda call: self._note_answer(key, call, origin, started))
+        await asyncio.wait([call], timeout=self._limits.upstream_seconds)
+        if not call.done():
+            _log.warning("%s: no answer in %g s", shown_uri(uri), self._limits.upstream_seconds)
+            self._silent[origin] = _UNTIL_IT_ANSWERS
+        elif not call.cancelled() and not (
+            _is_no_answer(call.exception())
+            and (self._is_silent(origin) or self.host.feed.is_unavailable(origin))
+        ):
+            return call.result()
+        raise self.unavailable(origin, uri)
+
+    def _note_answer(
+        self, key: tuple[object, ...], call: asyncio.Task[Any], origin: Origin, started: float
+    ) -> None:
+        self._calls.pop(key, None)
+        if call.cancelled():
+            return
+        error = call.exception()
+        if not _is_no_answer(error):
+            self._silent.pop(origin, None)
+        elif origin in self._silent or anyio.current_time() - started >= _SLOW_SECONDS:
+            # It was waited for; others need not wait as long to learn the same.
+            _log.warning("%s", error)
+            self._silent[origin] = anyio.current_time() + _SILENT_SECONDS
+
+    def _is_silent(self, origin: Origin) -> bool:
+        """Whether a server was waited for in vain a moment ago."""
+        return self._silent.get(origin, 0) > anyio.current_time()
+
+    def close(self) -> None:
+        """End what is still being asked."""
+        for call in self._calls.values():
+            call.cancel()
 
     async def check_publishers(self, offer: Offer) -> None:
         """Refuse a skill that lacks the signature of a publisher whom its server must have."""
         if offer in self._signed:
             return
+        skill = offer.skill
         try:
-            await self.host.feed.check_publishers(offer.skill)
+            await self._call(
+                skill.origin, skill.uri, "publishers", lambda: self.host.feed.check_publishers(skill)
+            )
         except (ApprovalRequired, VerificationError, FormatError) as error:
             self._fail(offer.skill, str(error))
             raise SourceError(str(error)) from None
@@ -387,7 +436,10 @@ class Upstream:
 
     async def read_directory(self, offer: Offer, uri: SkillUri) -> Sequence[DirectoryChild]:
         """What the server of a skill that is generated on request lists in one of its directories."""
-        return await self.host.feed.read_directory(offer.skill, offer.original(uri))
+        skill, path = offer.skill, offer.original(uri)
+        return await self._call(
+            skill.origin, path, "directory", lambda: self.host.feed.read_directory(skill, path)
+        )
 
     def follow(self, subscriber: object, uris: Collection[SkillUri]) -> None:
         """Subscribe to changes of the skills at, around and below these URIs, for a client that
@@ -526,6 +578,11 @@ class FileMemory:
         while self._size > self._room:
             _, dropped = self._files.popitem(last=False)
             self._size -= len(dropped)
+
+
+def _is_no_answer(error: BaseException | None) -> bool:
+    """Whether a server did not answer. One that refuses a request did."""
+    return isinstance(error, SourceError) and not isinstance(error, RequestRefused)
 
 
 def _touches(root: SkillUri, uri: SkillUri) -> bool:

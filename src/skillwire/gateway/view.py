@@ -210,6 +210,10 @@ class CallerSource(Source):
         offers.sort(key=lambda offer: (self.is_waiting(offer), offer.entry.name, offer.uri))
         return [offer.entry for offer in offers]
 
+    @property
+    def is_starting(self) -> bool:
+        return not all(upstream.ready.is_set() for upstream in self._upstreams)
+
     def current_entries(self) -> Sequence[SkillEntry] | None:
         listing = self._listing
         if listing is None or not all(upstream.is_settled for upstream in self._upstreams):
@@ -331,7 +335,7 @@ class CallerSource(Source):
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         await self._prepare(uri)
-        entries = await self.list_entries()
+        entries = self._current().entries
         owner = await self._owner(SkillUri(f"{uri}/{SKILL_FILE}"))
         children = {child.uri: child for child in listed_directory(entries, uri)}
         if owner is not None and owner.skill.entry.is_dynamic and is_inside(uri, owner.root):

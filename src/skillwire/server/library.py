@@ -416,7 +416,7 @@ class SkillLibrary:
 
     async def _sources_of(self, uri: SkillUri) -> Sequence[Source]:
         """The source of the skill around a URI; outside of skills, all sources."""
-        if self.paged is not None:
+        if self.paged is not None or (len(self.sources) == 1 and self.sources[0].is_starting):
             await self.open()
             return self.sources
         owner = (await self.catalog()).settled.owner_of(uri)

@@ -142,6 +142,11 @@ class Source(Protocol):
         return
         yield
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether a listing waits for servers that have not answered yet. Skills of others can be read."""
+        return False
+
     def current_entries(self) -> Sequence[SkillEntry] | None:
         """What `list_entries` would return, if that is known without waiting; otherwise `None`.
 
