@@ -18,13 +18,13 @@ const pages = new Map();
 async function open({ options }) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  page.setDefaultTimeout(15000);
+  page.setDefaultTimeout(60000);
   const seen = { requests: [], errors: [], dialogs: [] };
   context.on("request", (request) => seen.requests.push(request.url()));
   page.on("pageerror", (error) => seen.errors.push(String(error)));
   page.on("console", (message) => { if (message.type() === "error") seen.errors.push(message.text()); });
   page.on("dialog", (dialog) => { seen.dialogs.push(dialog.message()); dialog.dismiss(); });
-  pages.set(pages.size + 1, { context, page, seen });
+  pages.set(pages.size + 1, { context, page, seen, held: [] });
   return pages.size;
 }
 
@@ -43,12 +43,19 @@ const acts = {
   wait: ({ page }, [selector, state]) => page.waitForSelector(selector, { state: state ?? "visible" }).then(() => null),
   wait_for: async ({ page }, [expression]) => {
     // Not `waitForFunction`: it evaluates text in the page, whose policy forbids that.
-    for (const end = Date.now() + 15000; Date.now() < end; await new Promise((done) => setTimeout(done, 50))) {
+    for (const end = Date.now() + 60000; Date.now() < end; await new Promise((done) => setTimeout(done, 50))) {
       if (await page.evaluate(expression)) return;
     }
     throw new Error(`${expression} did not become true`);
   },
   evaluate: ({ page }, [expression]) => page.evaluate(expression),
+  // The next request of a script for this path is never answered, or fails; `held` waits until it was made.
+  hold: ({ page, held }, [path]) => page.route((url) => url.pathname.endsWith(path), (route) => { held.push(route); }, { times: 1 }),
+  fail: ({ page, held }, [path]) => page.route((url) => url.pathname.endsWith(path), (route) => { held.push(route); return route.abort(); }, { times: 1 }),
+  held: async ({ held }) => {
+    for (const end = Date.now() + 60000; !held.length && Date.now() < end; await new Promise((done) => setTimeout(done, 20)));
+    if (!held.shift()) throw new Error("no such request was made");
+  },
   url: ({ page }) => page.url(),
   reload: ({ page }) => page.reload().then(() => null),
   screenshot: async ({ page }, [path, whole]) => { await page.screenshot({ path, fullPage: whole ?? false }); },

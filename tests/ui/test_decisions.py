@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import anyio
 import pytest
 
 from publishers import new_key
@@ -13,7 +14,7 @@ from skillwire.consent import State
 from skillwire.errors import ApprovalRequired
 from skillwire.skill import Dynamic, digest_of
 from skillwire.trust import SIGNATURE_FILE, Publisher, sign_files
-from ui.visitor import BASE, Visitor, visiting
+from ui.visitor import BASE, Visitor, revision, visiting
 
 pytestmark = pytest.mark.anyio
 ACME_KEY = new_key()
@@ -47,6 +48,35 @@ async def test_the_inbox_has_what_waits_and_an_approval_empties_it(tmp_path: Pat
         await visitor.post("/approve", await visitor.form(REFUNDS))
         assert (await visitor.host.load("refunds")).grants.allowed_tools is False
         assert "All decided" in await visitor.page("/")
+
+
+async def test_a_page_that_is_older_than_a_decision_hears_of_it_at_once(tmp_path: Path) -> None:
+    """An approval is revoked while a page waits for a file; the page opens its event stream after that."""
+    sim, more, pages = shop(), anyio.Event(), list[str]()
+    async with visiting(tmp_path, shop=sim) as visitor:
+        for name in ("refunds", "returns"):
+            await visitor.host.admin.approve(await visitor.host.find(name))
+        form = await visitor.form(REFUNDS.replace("refunds", "returns"), action="/revoke")
+        form["uri"] = form["uri"].replace("returns", "refunds")
+        sim.hold("resources/read", more)
+        before = len(sim.asked("resources/read"))
+
+        async def revoke() -> None:
+            with anyio.fail_after(60):
+                while len(sim.asked("resources/read")) == before:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            assert (await visitor.post("/revoke", form)).status_code == 303
+            pages.append(await visitor.page("/servers"))
+            more.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(revoke)
+            pages.append(await visitor.page(REFUNDS))
+        [newer, page] = pages
+        assert 'class="tag ok">approved<' in page
+        assert revision(page) < revision(newer)
+        assert b"event: change" in await visitor.first_event(page)
+        assert 'class="tag new">not approved<' in await visitor.page(REFUNDS)
 
 
 def item_of(page: str, name: str) -> str:

@@ -29,6 +29,12 @@ def form_fields(page: str, *, about: str = "", action: str = "/approve") -> dict
     raise AssertionError(f"no form for {action} about {about}")
 
 
+def revision(page: str) -> int:
+    """The number of the last change that a page is sure to show."""
+    [number] = re.findall(r'data-revision="(\d+)"', page)
+    return int(number)
+
+
 class Visitor:
     """A browser's part: it keeps its cookie and sends the origin with a form."""
 
@@ -66,6 +72,34 @@ class Visitor:
                     return form_fields(await self.page(path), about=about, action=action)
                 except AssertionError:
                     await anyio.sleep(0.05)
+
+    async def first_event(self, page: str) -> bytes:
+        """The first thing that the event stream of this page says: a change, or that it still listens."""
+        cookies = "; ".join(f"{name}={value}" for name, value in self.client.cookies.items())
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": self.at("/events"),
+            "query_string": f"after={revision(page)}".encode(),
+            "headers": [(b"host", BASE.removeprefix("http://").encode()), (b"cookie", cookies.encode())],
+        }
+        heard, parts = anyio.Event(), list[bytes]()
+
+        async def receive() -> Any:
+            await anyio.sleep_forever()
+
+        async def send(message: Any) -> None:
+            part = message.get("body", b"")
+            if part and not part.startswith(b"retry"):
+                parts.append(part)
+                heard.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.app, scope, receive, send)
+            with anyio.fail_after(120):
+                await heard.wait()
+            tasks.cancel_scope.cancel()
+        return parts[0]
 
     async def post(self, path: str, form: dict[str, str], *, origin: str | None = BASE) -> httpx2.Response:
         headers = {} if origin is None else {"origin": origin}

@@ -209,6 +209,8 @@ class Visit:
     request: Request
     session: Session
     nonce: str
+    revision: int
+    """The last change before the request: what is shown may be older than what happened since."""
     form: Mapping[str, str]
     picked: tuple[str, ...] = ()
     """The values of the selected boxes of a form."""
@@ -217,8 +219,7 @@ class Visit:
         return self.request.query_params.get(name, "")
 
     def number(self, name: str, default: int = 1) -> int:
-        text = self.query(name)
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
+        return as_number(self.query(name), default)
 
     @property
     def path(self) -> str:
@@ -260,6 +261,11 @@ class Visit:
     def take_notice(self) -> Notice | None:
         notice, self.session.notice = self.session.notice, None
         return notice
+
+
+def as_number(text: str, default: int) -> int:
+    """The number that a browser sent, of at most nine digits; `default` for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
 def local_path(text: str) -> str:

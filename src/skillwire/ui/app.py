@@ -40,6 +40,7 @@ from skillwire.ui.access import (
     Notice,
     OneSkill,
     Visit,
+    as_number,
     content_policy,
     is_form_token,
     local_path,
@@ -108,9 +109,7 @@ class ReviewApp:
         self._overview = Overview(host)
         self._templates = Templates(asset_version=_asset_version())
         self._installed = installed = InstalledSkills(installers or {})
-        layout = Layout(
-            self._templates, self._overview, self._live, has_audit=audit_log is not None, hidden=hidden
-        )
+        layout = Layout(self._templates, self._overview, has_audit=audit_log is not None, hidden=hidden)
         pages = Pages(host, self._overview, installed, layout)
         status = StatusPages(host, self._overview, installed, layout, audit_log=audit_log)
         actions = Actions(host, self._overview, self._live, installed)
@@ -235,7 +234,14 @@ class ReviewApp:
                         link=f"{session.root}/",
                     )
             picked = tuple(value for name, value in fields if name == "pick")
-            visit = Visit(request=request, session=session, nonce=nonce, form=form, picked=picked)
+            visit = Visit(
+                request=request,
+                session=session,
+                nonce=nonce,
+                revision=self._live.revision,
+                form=form,
+                picked=picked,
+            )
             if not visit.is_allowed:
                 text = "Your link is for one skill, and this is another page."
                 return self._message(nonce, 403, "No access", text)
@@ -311,7 +317,7 @@ class ReviewApp:
         if self._live.streams >= MOST_STREAMS:
             raise HTTPException(503)
         after = visit.request.headers.get("last-event-id") or visit.query("after")
-        stream = self._live.stream(int(after) if after.isascii() and after.isdigit() else 0)
+        stream = self._live.stream(as_number(after, 0))
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
         )

@@ -52,14 +52,12 @@ class Layout:
         self,
         templates: Templates,
         overview: Overview,
-        live: Live,
         *,
         has_audit: bool,
         hidden: Callable[[], Sequence[str]],
     ) -> None:
         self._templates = templates
         self._overview = overview
-        self._live = live
         self._has_audit = has_audit
         self._hidden = hidden
 
@@ -74,7 +72,7 @@ class Layout:
             form_token=visit.session.form_token,
             notice=visit.take_notice(),
             here=visit.here,
-            revision=self._live.revision,
+            revision=visit.revision,
             waiting=len(self._overview.waiting()),
             skill_count=skill_count,
             hiding_rules=() if skill_count else self._hidden(),

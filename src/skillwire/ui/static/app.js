@@ -10,23 +10,30 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const announce = (text) => { const box = document.getElementById("said"); if (box) box.textContent = text; };
 
-  // Live updates: fetch the page again and put its parts in place of ours.
+  // Live updates: fetch the page again and put its parts in place of ours. A search replaces a request under
+  // way; a change counts as shown only once the whole page has arrived, and is fetched again until then.
   let running = null;
-  let again = false;
+  let changes = 0;
+  let shown = 0;
   async function refresh(url = location.href, only = null) {
-    if (running && !only) { again = true; return; }
+    if (!only && (running || shown === changes)) return;
     if (running) running.abort();
     const control = (running = new AbortController());
+    const until = changes;
+    let pause = 0;
     try {
       const answer = await fetch(url, { signal: control.signal, credentials: "same-origin", redirect: "error" });
       if (answer.ok) swap(parse(await answer.text()), only);
+      else if (answer.status >= 500) throw new Error(answer.statusText);
+      if (!only) { shown = until; outOfDate(!answer.ok); }
     } catch (error) {
-      if (error.name !== "AbortError") return;
-    } finally {
-      if (running === control) running = null;
-      if (again) { again = false; refresh(); }
+      if (running !== control) return;
+      if (!only) { pause = 2000; outOfDate(true); }
     }
+    if (running === control) running = null;
+    if (!running && shown !== changes) setTimeout(refresh, pause);
   }
+  function outOfDate(yes) { const told = document.getElementById("out-of-date"); if (told) told.hidden = !yes; }
 
   function swap(fresh, only) {
     for (const part of all("[data-live]")) {
@@ -170,6 +177,7 @@
     stream.addEventListener("error", () => set(false));
     stream.addEventListener("change", (event) => {
       page.revision = event.lastEventId;
+      changes += 1;
       refresh();
     });
     addEventListener("pagehide", () => stream.close());
