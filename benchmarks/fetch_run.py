@@ -15,14 +15,15 @@ import anyio
 
 import skillwire.host.connection  # With the SDK: that is start-up.
 import skillwire.install.sources  # noqa: F401
-from skillwire.clients import Places
+from skillwire.clients import BaseDirectories
 from skillwire.host import ServerConfig
-from skillwire.install import Installer, Upstream, Workspace
+from skillwire.install import Installer, SkillFetcher, Workspace
 
 
 async def main(url: str, project: Path) -> None:
     tool = Installer(
-        Workspace.open(places=Places.here(project)), Upstream(project, {"docs": ServerConfig(url=url)})
+        Workspace.open(places=BaseDirectories.here(project)),
+        SkillFetcher(project, {"docs": ServerConfig(url=url)}),
     )
     skills = tool.workspace.require_lock().skills
     started, cpu = time.perf_counter(), time.process_time()

@@ -35,7 +35,7 @@ from benchmarks.processes import Cores, ServerProcess
 from benchmarks.registry_seed import Databases, databases, files_of, name_of, shared_file
 from benchmarks.search import catalog as words
 from skillwire.registry import Access, FileRow, Publishing, Role, Store
-from skillwire.registry.drafts import draft_of
+from skillwire.registry.publications import publication_of
 from skillwire.registry.store import CHANNEL
 from skillwire.skill import digest_of
 
@@ -169,7 +169,7 @@ def spread(store: Store, servers: Sequence[ServerProcess]) -> tuple[list[float],
     ]
     for number in range(PUBLICATIONS + 1):
         data = f"---\nname: {name}\ndescription: New.\n---\nRelease {number}.\n".encode()
-        draft = draft_of(
+        draft = publication_of(
             "team-0", f"{number}.0.0", "stable", [FileRow("SKILL.md", digest_of(data), len(data))]
         )
         start = time.perf_counter()
@@ -205,7 +205,7 @@ def publication_costs(url: str, count: int) -> tuple[float, float]:
         data = f"---\nname: {name}\ndescription: New.\n---\nDo it.\n".encode()
         contents = {"SKILL.md": data, "notes.md": shared}
         rows = [FileRow(path, digest_of(one), len(one)) for path, one in contents.items()]
-        draft = draft_of("team-0", "1.0.0", "stable", rows)
+        draft = publication_of("team-0", "1.0.0", "stable", rows)
         start = time.perf_counter()
         missing = set(publishing.missing(draft, by="benchmark"))
         publishing.upload(

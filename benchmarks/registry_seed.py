@@ -22,7 +22,7 @@ from benchmarks.search import catalog as words
 from benchmarks.search import run
 from skillwire.catalog.search import body_terms
 from skillwire.registry import Store
-from skillwire.registry.catalog import terms_for, trigrams_of
+from skillwire.registry.queries import terms_for, trigrams_of
 from skillwire.skill import Digest, digest_of, set_digest
 
 NAMESPACES: Final = 20

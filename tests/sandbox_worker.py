@@ -17,7 +17,7 @@ from typing import Any
 
 from sample_entries import DEMO, make_entry
 from skillwire.limits import Limits
-from skillwire.sandbox import Plan, bubblewrap, parse_grant
+from skillwire.sandbox import SandboxPlan, bubblewrap, parse_grant
 from skillwire.skill import parse_uri
 from skillwire.trust import check_entry, verify_file
 
@@ -29,7 +29,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     entry = check_entry(make_entry(files=contents))
     files = [verify_file(entry, parse_uri(f"{SKILL}/{path}"), data, DEMO) for path, data in contents.items()]
     folder = job.get("folder", "/")
-    plan = Plan(
+    plan = SandboxPlan(
         script=job["script"],
         interpreter=tuple(job.get("interpreter", ["/usr/bin/python3", "-B"])),
         arguments=tuple(job.get("arguments", [])),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sample_entries import file_uri, skill_md
-from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.catalog import HostSkill, SkillTable
 from skillwire.host import Layer, Rank, RenderContext, Style
 from skillwire.host.styles import all_styles
 from skillwire.json_types import JsonValue
@@ -60,8 +60,8 @@ def entry(
     return SkillEntry(where, {"name": name, "description": description, **fields}, resources)
 
 
-def registry(style: Style, listings: Mapping[Origin, Sequence[SkillEntry]]) -> Registry:
-    made = Registry(style.naming(RANKS))
+def registry(style: Style, listings: Mapping[Origin, Sequence[SkillEntry]]) -> SkillTable:
+    made = SkillTable(style.naming(RANKS))
     made.replace_many(listings)
     return made
 
@@ -71,7 +71,7 @@ def names(style: Style, listings: Mapping[Origin, Sequence[SkillEntry]]) -> dict
     return {skill.origin.label: skill.handle for skill in registry(style, listings).skills()}
 
 
-def gallery(style: Style) -> tuple[RegisteredSkill, ...]:
+def gallery(style: Style) -> tuple[HostSkill, ...]:
     """A local skill, honest and hostile ones of servers, and names that meet."""
     return registry(
         style,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.clients import Places, agents, clients, running_agent
+from skillwire.clients import BaseDirectories, agents, clients, running_agent
 from skillwire.host.importers.readers import READERS
 
 PERSON = {"TERM": "xterm-256color", "TERM_PROGRAM": "vscode", "PAGER": "less", "CI": "true", "AGENT": "ssh"}
@@ -70,14 +70,14 @@ def test_the_agents_that_most_people_use_can_be_recognized() -> None:
 
 
 def test_every_file_of_the_table_has_a_reader_and_a_path() -> None:
-    places = Places(Path("/p"), Path("/home/u"), {"OPENCODE_CONFIG": "/o.json"})
+    places = BaseDirectories(Path("/p"), Path("/home/u"), {"OPENCODE_CONFIG": "/o.json"})
     rows = list(places.config_files())
     assert {file.dialect for _, file, _ in rows} == set(READERS)
     assert all(path.is_absolute() for _, _, path in rows)
     assert all(path.is_relative_to("/p") == file.of_project for _, file, path in rows)
     # A file that only a variable names is one only where it is set.
     assert Path("/o.json") in {path for _, _, path in rows}
-    assert len(list(Places(Path("/p"), Path("/home/u"), {}).config_files())) == len(rows) - 1
+    assert len(list(BaseDirectories(Path("/p"), Path("/home/u"), {}).config_files())) == len(rows) - 1
 
 
 def test_ids_and_names_are_unique() -> None:

@@ -18,7 +18,7 @@ from tools.commands import EXIT_CODES
 
 from skillwire.cli.command import GLOBAL_OPTIONS
 from skillwire.cli.commands import all_commands
-from skillwire.cli.line import read_line
+from skillwire.cli.line import parse_line
 from skillwire.cli.parser import read_words
 from skillwire.errors import SkillwireError
 from skillwire.version import pip_command
@@ -98,7 +98,7 @@ def test_commands_in_the_pages_are_understood(words: list[str]) -> None:
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
         assert set(arguments) <= set(targets)
     else:
-        line = read_line(arguments[: arguments.index(">")] if ">" in arguments else arguments)
+        line = parse_line(arguments[: arguments.index(">")] if ">" in arguments else arguments)
         # Parsed, not run: an unknown option or a missing argument raises.
         assert line.command is None or read_words(line.command, line.words)
 
@@ -166,7 +166,7 @@ def test_the_workflow_runs_on_three_systems_what_there_is() -> None:
     for step in job["steps"]:
         words = shlex.split(step.get("run", ""))
         if words[:1] == ["skillwire"]:
-            line = read_line(words[1:])
+            line = parse_line(words[1:])
             assert line.command is not None
             read_words(line.command, line.words)
 
@@ -211,7 +211,7 @@ def test_every_command_that_is_named_has_these_words_and_options(file: Path) -> 
         words = re.sub(r"\{[^}]*\}", " ", found[1]).split()  # What a message fills in.
         if words[0] == "help":
             continue
-        line = read_line(words)
+        line = parse_line(words)
         if line.command is None:
             continue
         known = {name for one in line.command.all_options for name in (*one.names, one.off)}

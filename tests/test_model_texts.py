@@ -14,7 +14,7 @@ from clients import both_eras, call, refusal
 from gateways import joined, make_gateway
 from simulator import Simulator, make_host, opened, unreachable
 from skillwire import ServerConfig
-from skillwire.adapters import Question
+from skillwire.adapters import CallQuestion
 from skillwire.adapters.calls import refused
 from skillwire.cli.commands import SECTIONS
 from skillwire.text import for_model
@@ -34,7 +34,7 @@ MODULES = (
     *(SOURCE / name for name in ("host/model.py", "host/templates.py", "host/loader.py", "host/model.py")),
     *(SOURCE / name for name in ("host/search.py", "host/approver.py", "adapters/calls.py", "errors.py")),
     *(SOURCE / name for name in ("trust/admission.py", "trust/approval.py", "trust/fence.py")),
-    *(SOURCE / name for name in ("gateway/asking.py", "gateway/asking.py", "gateway/view.py")),
+    *(SOURCE / name for name in ("gateway/elicitation.py", "gateway/elicitation.py", "gateway/view.py")),
     *(SOURCE / name for name in ("gateway/server.py", "server/results.py", "consent/ask.py")),
 )
 FOR_THE_LOG = {"approve_command"}
@@ -117,7 +117,7 @@ async def test_what_a_gateway_tells_a_model_names_no_command(tmp_path: Path, ver
 
 
 def test_an_adapter_that_was_refused_says_who_must_act() -> None:
-    text = refused(Question(text="May it?", digest="", skill="refunds", server="shop")).text
+    text = refused(CallQuestion(text="May it?", digest="", skill="refunds", server="shop")).text
     assert "Only the user can do that: tell them" in text
     assert COMMAND.search(text) is None
 

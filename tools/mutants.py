@@ -95,7 +95,7 @@ GROUPS = (
     ),
     Group(
         "registry-catalog",
-        "registry/catalog.py",
+        "registry/queries.py",
         "tests/registry/test_store.py",
         (
             ("if self._view.has(place.namespace) else None", "if True else None"),
@@ -241,7 +241,7 @@ GROUPS = (
                 "        if False:\n            await self._refuse_host",
             ),
             ("if not self.hosts.match_origin(scope):", "if False:"),
-            ("        if isinstance(caller, Refusal):\n", "        if False:\n"),
+            ("        if isinstance(caller, AccessRefusal):\n", "        if False:\n"),
             ("if seconds := self._rates.wait_seconds(name):", "if seconds := 0:"),
             ("elif not self._rates.begin(name):", "elif self._rates.begin(name) and False:"),
             ("            if view.is_revoked:  #", "            if False:  #"),
@@ -309,8 +309,8 @@ GROUPS = (
     ),
     Group(
         "gateway-asking",
-        "gateway/asking.py",
-        "tests/gateway/test_asking.py",
+        "gateway/elicitation.py",
+        "tests/gateway/test_elicitation.py",
         (
             ("if not says_yes(given):", "if False:"),
             ("if self._desk.now() - asked.at >= QUICKEST_ANSWER:", "if True:"),
@@ -391,7 +391,7 @@ GROUPS = (
     ),
     Group(
         "gateway-approvals",
-        "gateway/asking.py",
+        "gateway/elicitation.py",
         "tests/gateway",
         (
             ("skill.uri, caller.name)", "skill.uri)"),
@@ -483,8 +483,8 @@ GROUPS = (
             ("skill.seen) is Coverage.EQUAL:", "skill.seen) is not Coverage.NONE:"),
             ("ApprovalMode.ALWAYS and not skill.nested and not", "ApprovalMode.ALWAYS and not"),
             ("not skill.nested and not skill.signer_change:", "not skill.nested:"),
-            ("if act is Act.LOAD and (missing := missing_publisher(skill)):", "if False:"),
-            ("    if act is Act.OFFER:\n", "    if act is not Act.LIST:\n"),
+            ("if act is Purpose.LOAD and (missing := missing_publisher(skill)):", "if False:"),
+            ("    if act is Purpose.OFFER:\n", "    if act is not Purpose.LIST:\n"),
             (
                 "if verdict is None or not verdict.is_signed or",
                 "if verdict is not None and not verdict.is_signed or",
@@ -645,7 +645,7 @@ GROUPS = (
     ),
     Group(
         "upstream",
-        "install/upstream.py",
+        "install/fetcher.py",
         "tests/install/test_signers.py",
         (
             (
@@ -718,17 +718,23 @@ GROUPS = (
         "install/plan.py",
         "tests/install/test_plan.py",
         (
-            ("return Act.REPLACE if forced or ours else Act.FOREIGN", "return Act.REPLACE"),
-            ("return Act.FOREIGN  # Not even", "return Act.REPLACE  # Not even"),
-            ("return Act.REPLACE if before.is_unchanged(there) else Act.EDITED", "return Act.REPLACE"),
+            ("return StepKind.REPLACE if forced or ours else StepKind.FOREIGN", "return StepKind.REPLACE"),
+            ("return StepKind.FOREIGN  # Not even", "return StepKind.REPLACE  # Not even"),
             (
-                "            if before is None:\n                return Act.FOREIGN\n",
-                "            if before is None:\n                return Act.REPLACE\n",
+                "return StepKind.REPLACE if before.is_unchanged(there) else StepKind.EDITED",
+                "return StepKind.REPLACE",
             ),
-            ("Act.REMOVE if before.link and leads_to == canonical else", "Act.REMOVE if before.link else"),
             (
-                "return Act.REMOVE if before.is_unchanged(there) or forced else Act.EDITED",
-                "return Act.REMOVE",
+                "            if before is None:\n                return StepKind.FOREIGN\n",
+                "            if before is None:\n                return StepKind.REPLACE\n",
+            ),
+            (
+                "StepKind.REMOVE if before.link and leads_to == canonical else",
+                "StepKind.REMOVE if before.link else",
+            ),
+            (
+                "return StepKind.REMOVE if before.is_unchanged(there) or forced else StepKind.EDITED",
+                "return StepKind.REMOVE",
             ),
             ("            not self.strange\n            and len(self.files)", "            len(self.files)"),
             ("        if self.strange or not self.files:\n", "        if not self.files:\n"),
@@ -796,7 +802,7 @@ GROUPS = (
     ),
     Group(
         "upstream-pinned",
-        "install/upstream.py",
+        "install/fetcher.py",
         "tests/install/test_installer.py tests/install/test_apply.py tests/cli/test_install.py",
         (
             (
@@ -949,7 +955,7 @@ GROUPS = (
             ("if any(address in network for network in _EMBEDDED) and", "if False and"),
             ("    if address.is_loopback or address.is_unspecified:\n", "    if address.is_loopback:\n"),
             ("    if address.is_link_local or address.is_multicast:\n", "    if False:\n"),
-            ("Reach.PUBLIC if address.is_global else Reach.PRIVATE", "Reach.PUBLIC"),
+            ("Reachability.PUBLIC if address.is_global else Reachability.PRIVATE", "Reachability.PUBLIC"),
             (' or name.endswith(".localhost")', ""),
             (
                 "    if reach_of(after.hostname) < reach_of",
@@ -1227,7 +1233,7 @@ GROUPS = (
     ),
     Group(
         "running-agent",
-        "clients/places.py",
+        "clients/paths.py",
         "tests/test_clients.py",
         (
             ("        if any(_holds(sign, environment) for sign in client.inside):\n", "        if False:\n"),

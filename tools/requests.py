@@ -53,7 +53,7 @@ PATHS: Mapping[str, tuple[Moment, ...]] = {
     "discovery": (("wire/responses.py", "list_page"), ("trust/admission.py", "admit")),
     "load_skill": (("host/approver.py", "obtain"), ("trust/verify.py", "verify_skill_md")),
     "edit to revocation": (("host/approver.py", "end_outdated"),),
-    "add": (("install/upstream.py", "fetch"), ("install/workspace.py", "carry_out")),
+    "add": (("install/fetcher.py", "fetch"), ("install/workspace.py", "carry_out")),
     "gateway read, first": (("host/loader.py", "fetch"),),
     "publish": (("registry/publishing.py", "publish"),),
     "verify URL": (("conformance/probe.py", "pages"), ("conformance/checks/entries.py", "check_files")),

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from skillwire.errors import SkillwireError
 from skillwire.limits import Limits
-from skillwire.sandbox import Plan, run
+from skillwire.sandbox import SandboxPlan, run
 from skillwire.sandbox.bubblewrap import find_program, system_folders
 from skillwire.sandbox.plan import interpreter_for
 from skillwire.skill import SkillEntry, SkillResource, digest_of, parse_uri
@@ -96,7 +96,7 @@ def compare(skill: Path, script: str) -> Comparison | str:
         program, trees = find_program(name)
         if not program:
             return f"{name} is not installed"
-        plan = Plan(
+        plan = SandboxPlan(
             script=script,
             interpreter=(program, *options),
             arguments=("--help",),
@@ -109,7 +109,7 @@ def compare(skill: Path, script: str) -> Comparison | str:
         return str(error)
 
 
-def _bare(skill: Path, script: str, plan: Plan) -> Run:
+def _bare(skill: Path, script: str, plan: SandboxPlan) -> Run:
     with tempfile.TemporaryDirectory(prefix="bare-") as place:
         copy = Path(place) / "skill"
         shutil.copytree(skill, copy, symlinks=True)
@@ -131,7 +131,7 @@ def _bare(skill: Path, script: str, plan: Plan) -> Run:
         return Run(done.returncode, _plain(said, (str(copy), "/skill"), (f"{place}/work", "/tmp")))
 
 
-def _inside(plan: Plan, files: list[VerifiedFile]) -> Run:
+def _inside(plan: SandboxPlan, files: list[VerifiedFile]) -> Run:
     outcome = run(plan, files)
     return Run(-1 if outcome.ended else outcome.exit_code, _plain(outcome.stdout + outcome.stderr))
 

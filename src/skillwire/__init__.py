@@ -82,9 +82,8 @@ export(
         "consent": "ApprovalRequest",
         "errors": (
             "AmbiguousName ApprovalRequired DigestMismatch FormatError FrontmatterMismatch "
-            "InstalledInPart LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused "
-            "SizeMismatch SkillNotFound SkillwireError SourceError UnlistedFile VerificationError "
-            "VersionConflict"
+            "InstalledInPart LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused SizeMismatch "
+            "SkillNotFound SkillwireError SourceError UnlistedFile VerificationError VersionConflict"
         ),
         "host": "Event EventKind LoadedSkill ReadRequest ServerConfig SkillHost Tool ToolResult",
         "issues": "Issue Severity",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.access import Caller, CallerFile, Callers, OpenIdentity, RateLimit, Refusal, TokenFile
+from skillwire.access import AccessRefusal, Caller, CallerFile, Callers, OpenIdentity, RateLimit, TokenFile
 from skillwire.access.callers import parse_callers
 from skillwire.access.identity import bearer_token, token_digest
 from skillwire.errors import FormatError
@@ -54,8 +54,8 @@ async def test_an_empty_token_is_refused_at_once_and_is_not_the_same_as_no_token
     callers = Callers.of_token("s3cret")
     without = await callers.identify([], ADDRESS)
     empty = await callers.identify(sent(b"Bearer "), ADDRESS)
-    assert isinstance(without, Refusal)
-    assert isinstance(empty, Refusal)
+    assert isinstance(without, AccessRefusal)
+    assert isinstance(empty, AccessRefusal)
     assert (without.status, without.is_given) == (401, False)
     assert (empty.status, empty.is_given) == (401, True)
     with pytest.raises(ValueError, match="empty"):
@@ -66,12 +66,12 @@ async def test_whoever_guesses_is_told_to_wait_and_whoever_is_known_is_not() -> 
     callers = Callers.of_token("s3cret", limits=Limits(http_failed_credentials_per_minute=60))
     assert isinstance(await callers.identify(sent(b"Bearer s3cret"), ADDRESS), Caller)
     refusals = [await callers.identify(sent(b"Bearer %d" % number), ADDRESS) for number in range(20)]
-    statuses = [refusal.status for refusal in refusals if isinstance(refusal, Refusal)]
+    statuses = [refusal.status for refusal in refusals if isinstance(refusal, AccessRefusal)]
     assert statuses == [401] * 10 + [429] * 10
     # The same token again, from the same address: behind a proxy, everybody has it.
     assert isinstance(await callers.identify(sent(b"Bearer s3cret"), ADDRESS), Caller)
     other = await callers.identify(sent(b"Bearer 99"), "192.0.2.8")
-    assert isinstance(other, Refusal)
+    assert isinstance(other, AccessRefusal)
     assert other.status == 401
 
 
@@ -80,7 +80,7 @@ async def test_a_right_guess_does_not_help_an_address_that_guessed_too_often() -
     for number in range(10):
         await callers.identify(sent(b"Bearer %d" % number), ADDRESS)
     guessed = await callers.identify(sent(b"Bearer s3cret"), ADDRESS)
-    assert isinstance(guessed, Refusal)
+    assert isinstance(guessed, AccessRefusal)
     assert guessed.status == 429
     assert guessed.retry_seconds > 0
 
@@ -116,7 +116,7 @@ async def test_a_token_file_marks_its_operators_and_is_read_again(tmp_path: Path
     ada, olga = (one for one in found if isinstance(one, Caller))
     file.write_text("ada another-token\nolga two\n")
     await callers.refresh()
-    assert isinstance(await callers.identify(sent(b"Bearer one"), ADDRESS), Refusal)
+    assert isinstance(await callers.identify(sent(b"Bearer one"), ADDRESS), AccessRefusal)
     # Another token is another caller, and so is one with other permissions.
     now_ada, now_olga = await callers.recheck([ada, olga])
     assert now_ada is None

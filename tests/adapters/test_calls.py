@@ -14,7 +14,7 @@ import pytest
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire import ServerConfig
-from skillwire.adapters import Question
+from skillwire.adapters import CallQuestion
 from skillwire.adapters.calls import ShownQuestions, ask_or_call, may_ask
 from skillwire.host import SkillHost, ToolResult, open_in_thread, run_sync
 from skillwire.trust import shown_digest
@@ -33,14 +33,14 @@ def shop(**options: Any) -> Simulator:
 
 async def call(
     host: SkillHost, name: str, arguments: Mapping[str, Any], yes: str = ""
-) -> ToolResult | Question:
+) -> ToolResult | CallQuestion:
     tool = next(tool for tool in host.tools() if tool.name == name)
     return await ask_or_call(host, tool, arguments, yes=yes)
 
 
-async def asked(host: SkillHost, name: str, arguments: Mapping[str, Any], yes: str = "") -> Question:
+async def asked(host: SkillHost, name: str, arguments: Mapping[str, Any], yes: str = "") -> CallQuestion:
     outcome = await call(host, name, arguments, yes)
-    assert isinstance(outcome, Question), outcome
+    assert isinstance(outcome, CallQuestion), outcome
     return outcome
 
 

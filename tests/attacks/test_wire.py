@@ -16,7 +16,7 @@ import pytest
 import wild_stdio
 from simulator import Simulator, agree, call, opened
 from skillwire.errors import LimitExceeded, SkillwireError, SourceError
-from skillwire.host import ServerConfig, SkillHost, Status
+from skillwire.host import ConnectionStatus, ServerConfig, SkillHost
 from skillwire.limits import Limits
 from skillwire.trust import Origin
 from wild_http import Call, wild_http
@@ -41,7 +41,7 @@ def honest() -> Simulator:
     return shop
 
 
-def state(host: SkillHost, label: str = "evil") -> tuple[Status, str]:
+def state(host: SkillHost, label: str = "evil") -> tuple[ConnectionStatus, str]:
     return next((known.status, known.reason) for known in host.admin.servers() if known.label == label)
 
 
@@ -67,7 +67,7 @@ async def test_a_silent_process_affects_only_itself(tmp_path: Path) -> None:
     async with opened(tmp_path, evil=evil, shop=honest()) as host:
         assert time.monotonic() - start < Limits().connect_seconds
         assert [skill.handle for skill in host.skills()] == ["honest"]
-        assert state(host) == (Status.FAILED, "no answer within 0.5 s")
+        assert state(host) == (ConnectionStatus.FAILED, "no answer within 0.5 s")
 
 
 @pytest.mark.process
@@ -101,7 +101,7 @@ async def test_garbage_between_the_answers_does_no_harm(
 async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tmp_path: Path) -> None:
     evil = wild("tell secrets", env={"API_TOKEN": "sk-12345678"})
     async with opened(tmp_path, evil=evil) as host:
-        assert state(host)[0] is Status.FAILED
+        assert state(host)[0] is ConnectionStatus.FAILED
         assert "bad token *** given" in state(host)[1]
         assert 'it wrote "using ***" to standard output' in state(host)[1]
         (known,) = host.admin.servers()
@@ -113,7 +113,7 @@ async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tm
 async def test_a_process_that_does_not_exit_is_killed(tmp_path: Path) -> None:
     start = time.monotonic()
     async with opened(tmp_path, evil=wild("stay", connect_seconds=0.2)) as host:
-        assert state(host)[0] is Status.FAILED
+        assert state(host)[0] is ConnectionStatus.FAILED
     assert time.monotonic() - start < 30
 
 
@@ -145,7 +145,7 @@ async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_pat
     ):
         with pytest.raises(LimitExceeded, match="more than 200,000 bytes"):
             await host.load("refunds")
-        assert state(host)[0] is Status.READY
+        assert state(host)[0] is ConnectionStatus.READY
         await host.refresh()
         assert [skill.handle for skill in host.skills()] == ["refunds"]
     assert sent < 50_000_000
@@ -167,7 +167,7 @@ async def test_a_compressed_answer_is_refused_unopened(tmp_path: Path) -> None:
     ):
         with pytest.raises(LimitExceeded, match="compressed"):
             await host.load("refunds")
-        assert state(host)[0] is Status.READY
+        assert state(host)[0] is ConnectionStatus.READY
 
 
 @pytest.mark.requirement("SEC-3")
@@ -184,7 +184,7 @@ async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_alo
             wild_http(respond) as (url, _),
             opened(tmp_path, evil=http(url, token="sk-12345678")) as host,
         ):
-            assert state(host)[0] is Status.FAILED
+            assert state(host)[0] is ConnectionStatus.FAILED
             assert "edirect" in state(host)[1]
         assert stolen == []
 
@@ -206,7 +206,7 @@ async def test_a_server_that_requires_a_token_is_reported_as_such(
         wild_http(respond) as (url, calls),
         opened(tmp_path, evil=http(url + "?key=sk-87654321", token=token)) as host,
     ):
-        assert state(host)[0] is Status.FAILED
+        assert state(host)[0] is ConnectionStatus.FAILED
         assert state(host)[1].startswith(f"{reason}: ")
         assert "sk-" not in told(host)
     assert {request.headers.get("authorization") for request in calls} == {
@@ -237,7 +237,7 @@ async def test_an_http_status_is_reported_as_the_reason(tmp_path: Path, status: 
         await request.send(status, b"<html>\x1b[2J", content_type="text/html")
 
     async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
-        assert state(host)[0] is Status.FAILED
+        assert state(host)[0] is ConnectionStatus.FAILED
         assert reason in state(host)[1]
 
 
@@ -265,7 +265,7 @@ async def test_an_http_answer_that_never_ends_times_out(tmp_path: Path, kind: st
     ):
         with pytest.raises(SkillwireError, match=r"0\.5 s"):
             await host.load("refunds")
-        assert state(host)[0] is Status.READY
+        assert state(host)[0] is ConnectionStatus.READY
 
 
 @pytest.mark.requirement("SEC-11")
@@ -304,7 +304,7 @@ async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
 
     with caplog.at_level(logging.DEBUG, logger="mcp"):
         async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
-            assert state(host)[0] is Status.FAILED
+            assert state(host)[0] is ConnectionStatus.FAILED
     for record in caplog.records:
         if record.name.startswith("mcp."):
             assert "\x1b" not in record.getMessage()

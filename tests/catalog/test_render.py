@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sample_entries import DEMO, LOCAL, OTHER, loaded, make_entry, read
 from skillwire.catalog import (
     CatalogText,
-    RegisteredSkill,
-    Registry,
+    HostSkill,
+    SkillTable,
     render_catalog,
     render_file,
     render_skill,
@@ -25,18 +25,18 @@ from skillwire.trust import Origin
 JUDGEMENT = re.compile(r"\b(trusted|safe|secure|verified|genuine)\b")
 
 
-def registered(count: int, origin: Origin = DEMO, description: str = "Pays.") -> list[RegisteredSkill]:
+def registered(count: int, origin: Origin = DEMO, description: str = "Pays.") -> list[HostSkill]:
     entries = [
         make_entry(f"skill://s{number:03}/SKILL.md", description=description) for number in range(count)
     ]
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(origin, entries)
     return list(registry.skills())
 
 
 @pytest.mark.requirement("SEC-1", "SEC-7", "VER-8")
 def test_the_catalog_has_name_description_origin_and_uri() -> None:
-    registry = Registry()
+    registry = SkillTable()
     refunds = make_entry("skill://refunds/SKILL.md", description="Pays <money> & more.")
     registry.replace(DEMO, [refunds])
     registry.replace(LOCAL, [refunds])
@@ -99,7 +99,7 @@ def test_the_way_to_find_the_rest_is_at_the_top() -> None:
 
 @pytest.mark.requirement("SEC-9")
 def test_names_that_do_not_fit_are_counted_in_groups() -> None:
-    registry = Registry()
+    registry = SkillTable()
     entries = [make_entry(f"skill://{'ab'[n % 2]}{n % 2}/s{n:04}/SKILL.md") for n in range(2_000)]
     registry.replace(DEMO, entries)
     catalog = render_catalog(registry.skills(), limits=Limits(catalog_chars=3_000))
@@ -113,7 +113,7 @@ def test_a_server_with_many_skills_cannot_crowd_out_the_others() -> None:
     def skills(*names: str) -> list[SkillEntry]:
         return [make_entry(f"skill://{name}/SKILL.md", description="x" * 900) for name in names]
 
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(Origin.mcp("aaa"), skills(*(f"a{number}" for number in range(5_000))))
     registry.replace(OTHER, skills("honest", "second"))
     registry.replace(LOCAL, skills("mine"))
@@ -159,7 +159,7 @@ def test_a_description_stays_in_its_place_on_its_line(description: str) -> None:
     entry = SkillEntry(
         parse_uri("skill://refunds/SKILL.md"), {"name": "refunds", "description": description}, ()
     )
-    text = render_catalog([RegisteredSkill(DEMO, entry, "refunds")]).text
+    text = render_catalog([HostSkill(DEMO, entry, "refunds")]).text
     assert len(text.splitlines()) == 5
     (item,) = [line for line in text.splitlines() if line.startswith("<skill>")]
     assert [child.tag for child in ET.fromstring(item)] == ["name", "description", "server", "uri"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.catalog.render import Candidate, fit_replay
+from skillwire.catalog.render import ReplayText, fit_replay
 from skillwire.skill import SetDigest
 
 HEX = "0123456789abcdef"
@@ -15,8 +15,8 @@ def digest(number: int) -> SetDigest:
     return SetDigest(f"sha256:{number:064x}")
 
 
-def skill(handle: str, size: int = 100, *, number: int | None = None, problem: str = "") -> Candidate:
-    return Candidate(handle, handle[0] * size, None if number is None else digest(number), problem)
+def skill(handle: str, size: int = 100, *, number: int | None = None, problem: str = "") -> ReplayText:
+    return ReplayText(handle, handle[0] * size, None if number is None else digest(number), problem)
 
 
 def test_texts_come_in_the_order_given_and_whole() -> None:

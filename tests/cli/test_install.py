@@ -24,7 +24,7 @@ from skillwire.install import StateFiles
 from skillwire.install.foreign_locks import ForeignSkill
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.skill import parse_set_digest
-from skillwire.sources import Reference
+from skillwire.sources import SourceReference
 from terminals import SKILLWIRE, Terminal
 
 TEAM = Path("../team")
@@ -995,7 +995,7 @@ def test_an_owner_and_a_name_are_a_repository_whose_whole_address_is_shown_befor
     fetched: list[str] = []
     monkeypatch.setattr(install_module, "info", told.append)
 
-    def fetch_tree(reference: Reference, *, limits: object) -> object:
+    def fetch_tree(reference: SourceReference, *, limits: object) -> object:
         assert told == [
             "acme/skills/pdf@v1.2 is the repository https://git.example/acme/skills at v1.2, folder pdf."
         ]

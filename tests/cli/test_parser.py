@@ -19,7 +19,7 @@ from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Argument, Comman
 from skillwire.cli.commands import all_commands, meant, names, other_words
 from skillwire.cli.help import help_text
 from skillwire.cli.host_options import HostOptions
-from skillwire.cli.line import read_line
+from skillwire.cli.line import parse_line
 from skillwire.cli.parser import UsageError, read_words
 from skillwire.cli.serve import ServeOptions
 from skillwire.limits import DEFAULT_LIMITS
@@ -31,7 +31,7 @@ GLOBAL_FIELDS = {option.field for option in GLOBAL_OPTIONS}
 def parsed(line: str | list[str]) -> dict[str, Any]:
     """The values of a line, without those that every command has."""
     words = line.split() if isinstance(line, str) else line
-    found = read_line(words)
+    found = parse_line(words)
     assert found.command is not None
     values = read_words(found.command, found.words)
     return {name: value for name, value in values.items() if name not in GLOBAL_FIELDS}
@@ -40,7 +40,7 @@ def parsed(line: str | list[str]) -> dict[str, Any]:
 def given_in(line: str | list[str]) -> dict[str, Any]:
     """The values that differ from the defaults."""
     words = line.split() if isinstance(line, str) else line
-    command = read_line(words).command
+    command = parse_line(words).command
     assert command is not None
     defaults = {option.field: option.default for option in command.all_options}
     return {name: value for name, value in parsed(words).items() if defaults.get(name, ...) != value}
@@ -154,7 +154,7 @@ WORDS = st.one_of(
 @examples(400)
 def test_any_words_are_values_or_a_usage_error(words: list[str]) -> None:
     with suppress(UsageError):
-        line = read_line(words)
+        line = parse_line(words)
         if line.command is not None:
             read_words(line.command, line.words)
 
@@ -252,7 +252,7 @@ def test_the_first_screen_fits_24_lines_of_80_columns_and_has_every_word() -> No
     assert any("skillwire help --all" in line for line in lines)
     for line in lines:
         if line.startswith("  skillwire ") and "COMMAND" not in line:
-            read_line(re.split(r"  +", line.strip())[0].split()[1:])
+            parse_line(re.split(r"  +", line.strip())[0].split()[1:])
 
 
 def test_help_all_has_every_command_with_a_line_about_it() -> None:
@@ -268,10 +268,10 @@ def test_there_are_at_most_65_commands() -> None:
 @pytest.mark.parametrize("words", other_words())
 def test_another_word_for_a_command_is_answered_with_the_right_one(words: str) -> None:
     with pytest.raises(UsageError, match=r"there is no command .*: write skillwire ") as refused:
-        read_line([*words.split(), "x"])
+        parse_line([*words.split(), "x"])
     right = str(refused.value).partition("write skillwire ")[2]
     assert right == meant(*words.split())
-    line = read_line(right.split())
+    line = parse_line(right.split())
     options = {word for word in right.split() if word.startswith("--")}
     assert line.version or line.command is not None
     assert line.command is None or options <= {one.name for one in line.command.all_options}
@@ -302,7 +302,7 @@ def test_the_help_of_serve_has_a_dozen_options_and_says_where_the_others_are() -
     assert text.endswith("More: skillwire help serve --all")
     assert "--max-views" not in text
     assert "--max-views" in full
-    assert read_line(["help", "serve", "--all"]).in_full
+    assert parse_line(["help", "serve", "--all"]).in_full
 
 
 @pytest.mark.parametrize("width", [20, 50, 80, 200])

@@ -11,7 +11,7 @@ import pytest
 
 from command_line import Ended, Person, Run, as_person
 from skillwire.cli import main
-from skillwire.host import state_places
+from skillwire.host import state_paths
 from terminals import SKILLWIRE, Terminal
 
 SECRET = "s3cr3t"
@@ -445,7 +445,7 @@ def test_an_addition_does_not_make_the_rest_of_a_file_trusted(run: Run) -> None:
 def test_a_damaged_record_trusts_nothing(run: Run, damage: str) -> None:
     PROJECT.write_text(EVIL, "utf-8")
     as_person(run, "trust")
-    [record] = state_places().trusted.iterdir()
+    [record] = state_paths().trusted.iterdir()
     assert (record.stat().st_mode & 0o777, record.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     record.write_bytes(damage.encode("utf-8", "surrogateescape"))
     assert labels(run("list", "--json").document) == []

@@ -11,7 +11,7 @@ import pytest
 from command_line import Ended, Run, approved, as_person
 from folder_server import FolderServer
 from skillwire.cli import main
-from skillwire.host import Place
+from skillwire.host import ServerAddress
 from skillwire.host.config.text import parse_config
 from terminals import Terminal
 
@@ -51,7 +51,7 @@ def user_file(home: Path) -> Path:
     return home / ".config/skillwire/skillwire.toml"
 
 
-def places(file: Path) -> dict[str, Place | None]:
+def places(file: Path) -> dict[str, ServerAddress | None]:
     return {label: text.place for label, text in parse_config(file.read_text("utf-8"), file).servers.items()}
 
 
@@ -92,8 +92,12 @@ def test_a_url_and_a_command_are_added_to_the_project_or_the_users_file(run: Run
         ).code
         == 0
     )
-    assert places(PROJECT) == {"web": Place(url=f"https://u:{SECRET}@w.example/{SECRET}", token_env="T")}
-    assert places(user_file(home)) == {"tool": Place(command=("npx", "-y", SECRET), env={"K": SECRET})}
+    assert places(PROJECT) == {
+        "web": ServerAddress(url=f"https://u:{SECRET}@w.example/{SECRET}", token_env="T")
+    }
+    assert places(user_file(home)) == {
+        "tool": ServerAddress(command=("npx", "-y", SECRET), env={"K": SECRET})
+    }
 
 
 @pytest.mark.process
@@ -138,7 +142,7 @@ def test_what_others_wrote_into_the_file_stays(run: Run) -> None:
         "file": str(PROJECT.resolve()),
     }
     assert PROJECT.read_text("utf-8").startswith("# Mine.\ndefault_directories = false\n")
-    assert places(PROJECT) == {"web": Place(url="https://w.example", headers={"X": "a=b"})}
+    assert places(PROJECT) == {"web": ServerAddress(url="https://w.example", headers={"X": "a=b"})}
 
 
 @pytest.mark.parametrize(
@@ -294,7 +298,9 @@ def test_import_writes_on_request_and_only_what_is_new(run: Run, home: Path) -> 
     document = run("servers", "import", "--write", "--only", "good", "--json").document
     assert (document["written"], [server["label"] for server in document["servers"]]) == (True, ["good"])
     assert places(user_file(home)) == {
-        "good": Place(command=(SKILLWIRE, "serve", "served"), env={"KEY": SECRET}, directory=str(Path.cwd()))
+        "good": ServerAddress(
+            command=(SKILLWIRE, "serve", "served"), env={"KEY": SECRET}, directory=str(Path.cwd())
+        )
     }
     assert user_file(home).stat().st_mode & 0o777 == 0o600
     assert "known good" in run("servers", "import").out
@@ -341,12 +347,12 @@ def test_a_mistyped_url_is_not_taken_for_a_command(run: Run, word: str, complain
     assert (ended.code, complaint in ended.err) == (2, True), ended.err
     assert not PROJECT.exists()
     assert run("servers", "add", "--no-check", "x", "--", word).code == 0
-    assert places(PROJECT) == {"x": Place(command=(word,))}
+    assert places(PROJECT) == {"x": ServerAddress(command=(word,))}
 
 
 def test_a_program_that_is_there_needs_no_dashes(run: Run) -> None:
     assert run("servers", "add", "--no-check", "x", "sh").code == 0
-    assert places(PROJECT) == {"x": Place(command=("sh",))}
+    assert places(PROJECT) == {"x": ServerAddress(command=("sh",))}
 
 
 def test_a_server_is_disabled_and_enabled_and_the_rest_of_the_file_stays(run: Run, home: Path) -> None:
@@ -456,7 +462,7 @@ def test_a_plain_text_secret_is_warned_about_and_offered_as_a_variable(run: Run)
     )
     assert "the value of the header Authorization into the environment variable DOCS_TOKEN." in ended.err
     assert SECRET not in PROJECT.read_text()
-    assert places(PROJECT) == {"docs": Place(url="https://d.example/mcp", token_env="DOCS_TOKEN")}
+    assert places(PROJECT) == {"docs": ServerAddress(url="https://d.example/mcp", token_env="DOCS_TOKEN")}
     # What is a variable already needs no warning.
     ended = run(
         "servers", "add", "--no-check", "two", "https://t.example/mcp", "--header", "X-Key=${TWO_KEY}"

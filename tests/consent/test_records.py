@@ -27,8 +27,8 @@ from skillwire.errors import FormatError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import SkillEntry, SkillResource, digest_of
 from skillwire.trust import (
+    AdmissionRequest,
     ApprovalMode,
-    Candidate,
     Grants,
     Origin,
     approve,
@@ -47,7 +47,7 @@ YES = transitions.approved(Record(key=KEY), approve(ENTRY, DEMO), ENTRY, how="te
 def status(
     record: Record, entry: SkillEntry = ENTRY, origin: Origin = DEMO, **facts: Any
 ) -> tuple[State, str]:
-    candidate = consider(Candidate(origin=origin, entry=entry, **facts), record)
+    candidate = consider(AdmissionRequest(origin=origin, entry=entry, **facts), record)
     found = status_of(candidate, limits=DEFAULT_LIMITS)
     return found.state, found.reason
 
@@ -86,7 +86,7 @@ def test_who_signed_a_skill_is_kept_by_a_revocation_and_by_an_import() -> None:
     signed = transitions.signed(YES, "key:1")
     assert transitions.revoked(signed).signer == "key:1"
     assert transitions.replaced(signed, replace(YES, signer="key:2")).signer == "key:1"
-    assert consider(Candidate(origin=DEMO, entry=ENTRY), signed).signer == "key:1"
+    assert consider(AdmissionRequest(origin=DEMO, entry=ENTRY), signed).signer == "key:1"
 
 
 def test_an_export_comes_back_as_what_was_approved_and_says_that_it_was_imported() -> None:

@@ -16,7 +16,7 @@ from host.test_index_skills import april
 from host.test_publishers import ACME, KEY, signed_by
 from publishers import new_key
 from simulator import SimulatedSkill, Simulator, agree, call, opened
-from skillwire.adapters.calls import Question, ask_or_call
+from skillwire.adapters.calls import CallQuestion, ask_or_call
 from skillwire.chat import ChatSession, SessionCommands
 from skillwire.chat.demo import demo_model
 from skillwire.cli.approvals import _selected
@@ -165,14 +165,14 @@ async def test_everything_that_shows_a_state_says_the_same(
     assert selected == (["refunds"] if situation.waits else [])
     assert f"; {words})" in session
     asks = situation.config.get("approval") is not ApprovalMode.PINNED
-    assert isinstance(adapted, Question) == (situation.waits and asks)
+    assert isinstance(adapted, CallQuestion) == (situation.waits and asks)
     if state in ("approved", "allowed"):
         assert not told.is_error
         assert adapted == told
     else:
         assert told.is_error
         assert state in told.text
-        assert isinstance(adapted, Question) or (adapted.is_error and state in adapted.text)
+        assert isinstance(adapted, CallQuestion) or (adapted.is_error and state in adapted.text)
     gateway = make_gateway(
         tmp_path,
         host_options={"publishers": [ACME]},

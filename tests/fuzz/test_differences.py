@@ -25,7 +25,7 @@ from skillwire.install import Lock, Pin, format_lock, parse_lock
 from skillwire.install.candidates import make_candidate
 from skillwire.net import ArchiveFile, read_archive, write_tar_gz
 from skillwire.registry import FileRow
-from skillwire.registry.drafts import draft_of
+from skillwire.registry.publications import publication_of
 from skillwire.skill import digest_of
 from skillwire.skill.uris import clashes
 
@@ -153,7 +153,7 @@ def test_what_a_registry_accepts_every_reader_of_ours_installs(tmp_path: Path) -
         contents = {**dict.fromkeys(paths(rng, 4), b"x"), "SKILL.md": skill_md("pdf")}
         rows = [FileRow(path, digest_of(data), len(data)) for path, data in contents.items()]
         try:
-            draft_of("acme", "1.0.0", "stable", rows)
+            publication_of("acme", "1.0.0", "stable", rows)
         except SkillwireError:
             continue
         accepted += 1

@@ -20,7 +20,7 @@ import pytest
 
 from fuzz import corpus
 from skillwire.access.callers import parse_callers
-from skillwire.clients import Places
+from skillwire.clients import BaseDirectories
 from skillwire.documents import DocumentError, read_json, read_toml, read_yaml
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.host.config.text import parse_config
@@ -29,8 +29,8 @@ from skillwire.host.importers.readers import client_files
 from skillwire.install import format_lock, parse_lock
 from skillwire.install.foreign_locks import parse_foreign_lock
 from skillwire.net import read_archive
-from skillwire.net.addresses import Reach, reach_of, redirect_target
-from skillwire.registry.drafts import parse_draft
+from skillwire.net.addresses import Reachability, reach_of, redirect_target
+from skillwire.registry.publications import parse_publication
 from skillwire.server import SkillServer
 from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, lint_skill, parse_skill_md, parse_uri, safe_path
 from skillwire.sources import parse_reference
@@ -138,7 +138,7 @@ def read_client_file(data: bytes) -> None:
         values = parse_jsonc(_text(data))
     except (ValueError, RecursionError):
         return
-    around = Places(Path("/x"), Path("/home/me"), {})
+    around = BaseDirectories(Path("/x"), Path("/home/me"), {})
     for read in {file.read for file in client_files(around)}:
         contents = read(values, around)
         for server in contents.servers:
@@ -175,7 +175,7 @@ def read_address(data: bytes) -> None:
     for location in (url, f"http://{url}", f"//{url}"):
         with suppress(SourceError):
             target = redirect_target("https://example.org/a", location, is_pinned=True)
-            assert reach_of(urlsplit(target).hostname or "") is Reach.PUBLIC
+            assert reach_of(urlsplit(target).hostname or "") is Reachability.PUBLIC
 
 
 PARSERS: dict[str, tuple[Callable[[bytes], object], tuple[bytes, ...]]] = {
@@ -201,7 +201,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], tuple[bytes, ...]]] = {
     "manifest": (read_manifest, corpus.MANIFESTS),
     "callers": (lambda data: parse_callers(_text(data), "callers.toml"), (*corpus.CALLERS, *corpus.CONFIGS)),
     "addresses": (read_address, corpus.ADDRESSES),
-    "draft": (lambda data: parse_draft(_json(data)), corpus.DRAFTS),
+    "draft": (lambda data: parse_publication(_json(data)), corpus.DRAFTS),
 }
 
 

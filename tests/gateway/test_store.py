@@ -87,7 +87,7 @@ sys.path[:0] = {path!r}
 from gateways import make_gateway
 from simulator import Simulator
 from skillwire.access import Caller
-from skillwire.gateway.asking import Question
+from skillwire.gateway.elicitation import Question
 
 async def main():
     simulator = Simulator()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.host import Place
+from skillwire.host import ServerAddress
 from skillwire.host.importers.base import parse_jsonc
 from skillwire.host.importers.files import FoundServer, find_servers
 
@@ -35,7 +35,7 @@ def found(
     return {f"{server.label}": server for server in servers}
 
 
-def places(servers: Mapping[str, FoundServer]) -> dict[str, Place]:
+def places(servers: Mapping[str, FoundServer]) -> dict[str, ServerAddress]:
     return {label: server.place for label, server in servers.items() if server.place is not None}
 
 
@@ -63,8 +63,8 @@ def test_mcp_json_of_a_project(project: Path, home: Path) -> None:
     )
     servers = found(project, home, {"LEVEL": "debug"})
     assert places(servers) == {
-        "github": Place(url="https://api.example/mcp", token_env="GITHUB_TOKEN"),
-        "db": Place(
+        "github": ServerAddress(url="https://api.example/mcp", token_env="GITHUB_TOKEN"),
+        "db": ServerAddress(
             command=("npx", "-y", "db", "postgres://localhost"),
             env={"LEVEL": "${LEVEL}", "KEY": "${KEY}"},
             directory=str(project),
@@ -108,7 +108,10 @@ def test_claude_code_has_servers_of_the_user_and_of_each_project(project: Path, 
         }}""",
     )
     servers = found(project, home)
-    assert places(servers) == {"everywhere": Place(command=("a",)), "here": Place(command=("b", "x"))}
+    assert places(servers) == {
+        "everywhere": ServerAddress(command=("a",)),
+        "here": ServerAddress(command=("b", "x")),
+    }
     assert skipped(servers) == {
         "tired": "it is disabled there",
         "there": "it belongs to the project /elsewhere: import it there",
@@ -131,7 +134,7 @@ def test_claude_desktop_takes_values_literally(
         '{"mcpServers": {"files": {"command": "npx", "args": ["-y", "fs", "/a b"], "env": {"K": "${T}"}}}}',
     )
     assert places(found(project, home, environment, platform)) == {
-        "files": Place(command=("npx", "-y", "fs", "/a b"), env={"K": "$${T}"})
+        "files": ServerAddress(command=("npx", "-y", "fs", "/a b"), env={"K": "$${T}"})
     }
 
 
@@ -149,9 +152,9 @@ def test_cursor_in_the_project_and_at_home(project: Path, home: Path) -> None:
     write(home / ".cursor/mcp.json", '{"mcpServers": {"events": {"url": "http://localhost:3000/sse"}}}')
     servers = found(project, home)
     assert places(servers) == {
-        "web": Place(url="https://${HOST}/mcp", headers={"X-Key": "${KEY}"}),
-        "root": Place(command=(f"{home}/bin/run", str(project), "--n"), directory=str(project)),
-        "signed": Place(url="https://s.example"),
+        "web": ServerAddress(url="https://${HOST}/mcp", headers={"X-Key": "${KEY}"}),
+        "root": ServerAddress(command=(f"{home}/bin/run", str(project), "--n"), directory=str(project)),
+        "signed": ServerAddress(url="https://s.example"),
     }
     assert servers["signed"].login == "skillwire servers login signed --client-id x"
     assert skipped(servers) == {
@@ -185,9 +188,9 @@ def test_vs_code_with_comments_inputs_and_its_older_settings(project: Path, home
     )
     servers = found(project, home)
     assert places(servers) == {
-        "plain": Place(command=("uvx", "git", "--at", "http://x // y"), directory=f"{project}/sub"),
-        "mine": Place(url="https://m.example/mcp"),
-        "older": Place(command=("old",)),
+        "plain": ServerAddress(command=("uvx", "git", "--at", "http://x // y"), directory=f"{project}/sub"),
+        "mine": ServerAddress(url="https://m.example/mcp"),
+        "older": ServerAddress(command=("old",)),
     }
     assert skipped(servers) == {
         "asks": "it asks for the input key when it starts",
@@ -218,12 +221,12 @@ def test_codex_has_keys_of_its_own_for_variables(project: Path, home: Path) -> N
     )
     servers = found(project, home, {"PASSED": "1"})
     assert places(servers) == {
-        "web": Place(
+        "web": ServerAddress(
             url="https://w.example/mcp",
             token_env="W_TOKEN",
             headers={"X-Team": "$${literal}", "X-Key": "${X_KEY}"},
         ),
-        "tool": Place(command=("npx", "-y", "tool"), env={"A": "b", "PASSED": "${PASSED}"}),
+        "tool": ServerAddress(command=("npx", "-y", "tool"), env={"A": "b", "PASSED": "${PASSED}"}),
     }
     assert skipped(servers) == {"off": "it is disabled there"}
 
@@ -245,8 +248,8 @@ def test_gemini_cli_with_its_allowed_and_excluded_servers(project: Path, home: P
     )
     servers = found(project, home)
     assert places(servers) == {
-        "web": Place(url="http://localhost:3000/mcp", token_env="TOKEN"),
-        "tool": Place(
+        "web": ServerAddress(url="http://localhost:3000/mcp", token_env="TOKEN"),
+        "tool": ServerAddress(
             command=("python", "-m", "x"), env={"A": "${EXTERNAL}", "B": "$5"}, directory=f"{project}/sub"
         ),
     }
@@ -303,8 +306,8 @@ extensions:
     )
     servers = found(project, home, {"SET_KEY": "s3cr3t"})
     assert places(servers) == {
-        "files": Place(command=("npx", "-y", "fs"), env={"LEVEL": "1", "SET_KEY": "${SET_KEY}"}),
-        "remote": Place(url="https://r.example/mcp", headers={"X-Key": "v"}),
+        "files": ServerAddress(command=("npx", "-y", "fs"), env={"LEVEL": "1", "SET_KEY": "${SET_KEY}"}),
+        "remote": ServerAddress(url="https://r.example/mcp", headers={"X-Key": "v"}),
     }
     assert skipped(servers) == {
         "developer": "it is a part of Goose, not a server",
@@ -326,10 +329,10 @@ def test_one_server_of_several_clients_is_found_once_and_others_get_names_of_the
     )
     servers = found(project, home)
     assert places(servers) == {
-        "docs": Place(command=("docs",)),
-        "My-Server": Place(command=("m",)),
-        "docs-2": Place(command=("other",)),
-        "local-server": Place(command=("l",)),
+        "docs": ServerAddress(command=("docs",)),
+        "My-Server": ServerAddress(command=("m",)),
+        "docs-2": ServerAddress(command=("other",)),
+        "local-server": ServerAddress(command=("l",)),
     }
     assert servers["docs"].clients == ("Cursor", "Claude Code")
     assert [(file.path, file.of_project) for file in servers["docs"].files] == [
@@ -342,8 +345,8 @@ def test_a_project_takes_no_name_from_a_server_of_the_user(project: Path, home: 
     write(project / ".mcp.json", '{"mcpServers": {"docs": {"command": "theirs"}}}')
     write(home / ".gemini/settings.json", '{"mcpServers": {"docs": {"command": "mine"}}}')
     assert places(found(project, home)) == {
-        "docs": Place(command=("mine",)),
-        "docs-2": Place(command=("theirs",), directory=str(project)),
+        "docs": ServerAddress(command=("mine",)),
+        "docs-2": ServerAddress(command=("theirs",), directory=str(project)),
     }
 
 
@@ -392,8 +395,8 @@ def test_windsurf_has_server_urls(project: Path, home: Path) -> None:
     )
     servers = found(project, home)
     assert places(servers) == {
-        "web": Place(url="https://w.example/mcp", token_env="KEY"),
-        "tool": Place(command=("npx", "-y", "x")),
+        "web": ServerAddress(url="https://w.example/mcp", token_env="KEY"),
+        "tool": ServerAddress(command=("npx", "-y", "x")),
     }
     assert skipped(servers) == {
         "off": "it is disabled there",
@@ -428,9 +431,9 @@ def test_zed_has_context_servers_of_its_own_and_of_extensions(
     )
     servers = found(project, home, platform=platform)
     assert places(servers) == {
-        "now": Place(command=("npx", "-y", "$${x}"), env={"A": "b"}),
-        "before": Place(command=("/bin/old", "run"), env={"K": "v"}),
-        "far": Place(url="https://z.example/mcp", headers={"X": "y"}),
+        "now": ServerAddress(command=("npx", "-y", "$${x}"), env={"A": "b"}),
+        "before": ServerAddress(command=("/bin/old", "run"), env={"K": "v"}),
+        "far": ServerAddress(url="https://z.example/mcp", headers={"X": "y"}),
     }
     assert skipped(servers) == {
         "part": "an extension of Zed starts it",
@@ -452,8 +455,8 @@ def test_copilot_cli_has_local_servers_and_a_list_of_disabled_ones(project: Path
     write(project / ".github/mcp.json", '{"mcpServers": {"shared": {"type": "local", "command": "s"}}}')
     servers = found(project, home)
     assert places(servers) == {
-        "near": Place(command=("uvx", "x"), env={"K": "${K}"}),
-        "far": Place(url="https://c.example/mcp"),
+        "near": ServerAddress(command=("uvx", "x"), env={"K": "${K}"}),
+        "far": ServerAddress(url="https://c.example/mcp"),
     }
     assert skipped(servers) == {"tired": "it is disabled there", "shared": "it is disabled there"}
 
@@ -472,9 +475,9 @@ def test_opencode_writes_commands_as_lists_and_variables_in_braces(project: Path
     )
     servers = found(project, home)
     assert places(servers) == {
-        "near": Place(command=("npx", "-y", "x"), env={"K": "${KEY}"}),
-        "far": Place(url="https://o.example/mcp", headers={"X": "$${literal}"}),
-        "bare": Place(url="https://b.example/mcp"),
+        "near": ServerAddress(command=("npx", "-y", "x"), env={"K": "${KEY}"}),
+        "far": ServerAddress(url="https://o.example/mcp", headers={"X": "$${literal}"}),
+        "bare": ServerAddress(url="https://b.example/mcp"),
     }
     assert skipped(servers) == {
         "off": "it is disabled there",
@@ -505,9 +508,9 @@ def test_wayland_connects_what_its_default_profile_names(project: Path, home: Pa
     write(project / ".wayland-core.toml", '[mcp.servers.here]\ncommand = "here"\n')
     servers = found(project, home)
     assert places(servers) == {
-        "web": Place(url="https://y.example/mcp"),
-        "tool": Place(command=("tool", "--x")),
-        "here": Place(command=("here",), directory=str(project)),
+        "web": ServerAddress(url="https://y.example/mcp"),
+        "tool": ServerAddress(command=("tool", "--x")),
+        "here": ServerAddress(command=("here",), directory=str(project)),
     }
     assert skipped(servers) == {"other": "it is not allowed there"}
 
@@ -596,8 +599,8 @@ def test_one_server_is_found_once_whatever_it_is_called_and_however_it_is_reache
     )
     servers = found(project, home)
     assert places(servers) == {
-        "bridge": Place(url="https://p.example/mcp"),
-        "data": Place(url="https://d.example/mcp", token_env="DATA_TOKEN"),
+        "bridge": ServerAddress(url="https://p.example/mcp"),
+        "data": ServerAddress(url="https://d.example/mcp", token_env="DATA_TOKEN"),
     }
     assert servers["bridge"].also == ("platform-skills", "platform")
     assert servers["bridge"].clients == ("Codex", "Cursor", "VS Code")
@@ -607,8 +610,11 @@ def test_one_server_is_found_once_whatever_it_is_called_and_however_it_is_reache
 @pytest.mark.parametrize(
     ("words", "place"),
     [
-        (["npx", "mcp-remote", "https://x.example/mcp"], Place(url="https://x.example/mcp")),
-        ([r"C:\nodejs\npx.cmd", "-y", "mcp-remote", "https://x.example"], Place(url="https://x.example")),
+        (["npx", "mcp-remote", "https://x.example/mcp"], ServerAddress(url="https://x.example/mcp")),
+        (
+            [r"C:\nodejs\npx.cmd", "-y", "mcp-remote", "https://x.example"],
+            ServerAddress(url="https://x.example"),
+        ),
         (
             [
                 "npx",
@@ -618,7 +624,7 @@ def test_one_server_is_found_once_whatever_it_is_called_and_however_it_is_reache
                 "Authorization: Bearer ${T}",
                 "--allow-http",
             ],
-            Place(url="https://x.example", headers={"Authorization": "Bearer s"}),
+            ServerAddress(url="https://x.example", headers={"Authorization": "Bearer s"}),
         ),
         (["npx", "mcp-remote", "https://x.example", "--transport", "sse-only"], None),
         (["npx", "mcp-remote", "https://x.example", "--header"], None),
@@ -627,7 +633,7 @@ def test_one_server_is_found_once_whatever_it_is_called_and_however_it_is_reache
     ],
 )
 def test_a_plain_bridge_is_imported_as_the_url_behind_it(
-    project: Path, home: Path, words: list[str], place: Place | None
+    project: Path, home: Path, words: list[str], place: ServerAddress | None
 ) -> None:
     entry = {"command": words[0], "args": words[1:], "env": {"T": "s"}}
     write(
@@ -635,7 +641,7 @@ def test_a_plain_bridge_is_imported_as_the_url_behind_it(
         json.dumps({"mcpServers": {"x": entry}}),
     )
     [server] = found(project, home).values()
-    expected = place or Place(command=tuple(words), env={"T": "s"})
+    expected = place or ServerAddress(command=tuple(words), env={"T": "s"})
     assert server.place == expected
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError, SourceError
-from skillwire.host import Place
+from skillwire.host import ServerAddress
 from skillwire.host.config.text import ServerText, parse_config, with_server, without_server, write_config
 from skillwire.trust import ApprovalMode
 
@@ -22,7 +22,7 @@ url = "https://shop.example/mcp"
 [profiles.work]   # For work.
 servers = ["shop"]
 """
-FULL = Place(command=("npx", "-y", 'a "b"'), env={"KEY": "${KEY}", "b.c": "d"})
+FULL = ServerAddress(command=("npx", "-y", 'a "b"'), env={"KEY": "${KEY}", "b.c": "d"})
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,13 @@ FULL = Place(command=("npx", "-y", 'a "b"'), env={"KEY": "${KEY}", "b.c": "d"})
 )
 @pytest.mark.parametrize(
     "place",
-    [FULL, Place(url="https://x.example", headers={"X-Key": "v"}, token_env="T"), Place(command=("x",))],
+    [
+        FULL,
+        ServerAddress(url="https://x.example", headers={"X-Key": "v"}, token_env="T"),
+        ServerAddress(command=("x",)),
+    ],
 )
-def test_a_server_that_is_added_is_there_and_the_rest_stays(text: str, place: Place) -> None:
+def test_a_server_that_is_added_is_there_and_the_rest_stays(text: str, place: ServerAddress) -> None:
     edited = with_server(text, "new", ServerText(place=place, approval=ApprovalMode.PINNED), file=FILE)
     server = parse_config(edited, FILE).servers["new"]
     assert (server.place, server.approval) == (place, ApprovalMode.PINNED)

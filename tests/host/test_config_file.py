@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from skillwire.errors import FormatError, LimitExceeded, SourceError
-from skillwire.host import SkillHost, load_config, state_places
+from skillwire.host import SkillHost, load_config, state_paths
 from skillwire.host.config.file import config_above
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.trust import Origin
@@ -83,8 +83,8 @@ def configured(home: Path) -> None:
         folder.mkdir(parents=True)
         text = f"---\nname: {name}\ndescription: Does one thing.\n---\nDo it.\n"
         (folder / "SKILL.md").write_text(text, "utf-8")
-    state_places().config.parent.mkdir(parents=True)
-    state_places().config.write_text(
+    state_paths().config.parent.mkdir(parents=True)
+    state_paths().config.write_text(
         f'directories = ["{home}/skills"]\ndefault_directories = false\ndisabled = ["left"]\n'
         '[servers.off]\ncommand = "nosuchcommand"\nskills = false',
         "utf-8",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skillwire.host import Place
+from skillwire.host import ServerAddress
 from skillwire.host.config.secrets import with_variables
 
 SECRET = "s3cr3t-value"
@@ -60,11 +60,11 @@ SECRET = "s3cr3t-value"
 def test_a_variable_takes_the_place_of_a_secret(
     given: dict[str, Any], changed: dict[str, Any], variables: list[str]
 ) -> None:
-    place = Place(**{"url": "https://docs.example/mcp", **given})
+    place = ServerAddress(**{"url": "https://docs.example/mcp", **given})
     result, found = with_variables("my-docs", place)
     expected = {**given, **({"headers": {}} if "headers" in given else {}), **changed}
     expected.pop("token", None)
-    assert result == Place(**{"url": "https://docs.example/mcp", **expected})
+    assert result == ServerAddress(**{"url": "https://docs.example/mcp", **expected})
     assert [one.variable for one in found] == variables
     text = str([result.url, result.command, dict(result.env), dict(result.headers), result.token])
     assert SECRET not in text
@@ -82,13 +82,13 @@ def test_a_variable_takes_the_place_of_a_secret(
     ],
 )
 def test_what_holds_no_secret_stays_as_it_is(given: dict[str, Any]) -> None:
-    place = Place(**{"url": "https://docs.example/mcp", **given})
+    place = ServerAddress(**{"url": "https://docs.example/mcp", **given})
     assert with_variables("docs", place) == (place, ())
 
 
 @pytest.mark.parametrize("label", ["docs", "my.docs", "größe", "2docs", "-"])
 def test_the_name_of_a_variable_is_one_that_every_shell_takes(label: str) -> None:
-    [secret] = with_variables(label, Place(url="https://d.example", token=SECRET))[1]
+    [secret] = with_variables(label, ServerAddress(url="https://d.example", token=SECRET))[1]
     assert secret.variable.isascii()
     assert secret.variable.isidentifier()
     assert secret.variable == secret.variable.upper()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import FormatError
-from skillwire.host import Place
+from skillwire.host import ServerAddress
 from skillwire.host.config.text import ServerText, parse_config
 from skillwire.trust import ApprovalMode
 
@@ -61,7 +61,9 @@ def test_a_full_file_is_read() -> None:
     assert config.directories == ("skills", "~/more")
     assert (config.default_directories, config.disabled) == (False, ("noisy",))
     assert config.servers["shop"] == ServerText(
-        place=Place(url="https://shop.example/mcp", headers={"X-Team": "${TEAM}"}, token_env="SHOP_TOKEN"),
+        place=ServerAddress(
+            url="https://shop.example/mcp", headers={"X-Team": "${TEAM}"}, token_env="SHOP_TOKEN"
+        ),
         approval=ApprovalMode.PINNED,
         include=("refund*",),
         exclude=("*-internal",),
@@ -71,7 +73,7 @@ def test_a_full_file_is_read() -> None:
         connect_seconds=3,
         call_seconds=2.5,
     )
-    assert config.servers["docs"].place == Place(
+    assert config.servers["docs"].place == ServerAddress(
         command=("npx", "-y", "docs"), env={"KEY": "value"}, directory="sub"
     )
     assert config.profiles["work"].servers == ("shop",)
@@ -157,7 +159,7 @@ def test_no_value_of_a_key_that_may_be_secret_is_quoted() -> None:
 
 def test_a_command_with_spaces_in_its_path_is_a_path() -> None:
     config = parse_config('[servers.a]\ncommand = "/opt/my server/run"', FILE)
-    assert config.servers["a"].place == Place(command=("/opt/my server/run",))
+    assert config.servers["a"].place == ServerAddress(command=("/opt/my server/run",))
 
 
 def test_what_is_parsed_shows_no_secret() -> None:

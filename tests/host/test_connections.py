@@ -12,7 +12,7 @@ import pytest
 import wild_stdio
 from simulator import Simulator, agree, make_host, opened
 from skillwire.errors import RequestRefused, SourceError
-from skillwire.host import ServerConfig, Status
+from skillwire.host import ConnectionStatus, ServerConfig
 from skillwire.host.connection import Connection
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.trust import Origin
@@ -54,7 +54,7 @@ async def test_a_server_that_is_down_is_retried_with_growing_pauses() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
         await pauses.enough.wait()
-        assert connection.status is Status.FAILED
+        assert connection.status is ConnectionStatus.FAILED
         assert connection.reason == "nothing listens there"
         tasks.cancel_scope.cancel()
     assert pauses.taken == [1, 2, 4, 8, 16, 32, 60, 60, 60]
@@ -90,7 +90,7 @@ async def test_requests_to_a_server_that_is_not_there_say_why() -> None:
 async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None:
     sim = Simulator()
     sim.refuse("skills/list", "busy", code=-32000)
-    changes: list[Status] = []
+    changes: list[ConnectionStatus] = []
     ready = anyio.Event()
 
     async def note(connection: Connection) -> None:
@@ -108,8 +108,8 @@ async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None
         sim.behave("skills/list")
         await connection.request("skills/list", {})
         tasks.cancel_scope.cancel()
-    assert changes == [Status.READY]
-    assert connection.status is Status.CLOSED
+    assert changes == [ConnectionStatus.READY]
+    assert connection.status is ConnectionStatus.CLOSED
 
 
 async def test_a_secret_in_a_refusal_is_not_repeated() -> None:
@@ -144,7 +144,7 @@ async def test_a_server_that_comes_back_is_listed_again_and_reported(tmp_path: P
             if event.kind == "recovered":
                 break
         assert kinds == ["added", "failure", "recovered"]
-        assert [state.status for state in host.admin.servers()] == [Status.READY]
+        assert [state.status for state in host.admin.servers()] == [ConnectionStatus.READY]
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 

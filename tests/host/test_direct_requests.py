@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from skillwire.errors import LimitExceeded, RequestRefused, SourceError
 from skillwire.host import ServerConfig
 from skillwire.host.connection import Connection
-from skillwire.host.http_client import Answer, CappedClient
+from skillwire.host.http_client import CappedClient, HttpAnswer
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.trust import Origin
 from skillwire.version import VERSION
@@ -308,10 +308,10 @@ async def test_a_connection_that_was_closed_while_the_event_loop_was_blocked_is_
         server = threading.Thread(target=answer_and_close_when_told, args=(listener, close, closed))
         server.start()
         async with CappedClient({}, "", limit=1000, seconds=5) as http:
-            assert isinstance(await http.post_message(url, {}, b"{}"), Answer)
+            assert isinstance(await http.post_message(url, {}, b"{}"), HttpAnswer)
             close.set()
             assert closed.wait(10)  # It blocks the event loop, as a program that uses a host may.
-            assert isinstance(await http.post_message(url, {}, b"{}"), Answer)
+            assert isinstance(await http.post_message(url, {}, b"{}"), HttpAnswer)
         server.join(10)
 
 
@@ -320,7 +320,7 @@ async def test_a_process_that_can_open_no_more_files_is_told_so() -> None:
     import resource
 
     async with wild_http(honest) as (url, _), CappedClient({}, "", limit=1000, seconds=5) as http:
-        assert isinstance(await http.post_message(url, {}, b"{}"), Answer)
+        assert isinstance(await http.post_message(url, {}, b"{}"), HttpAnswer)
         await anyio.wait_all_tasks_blocked()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))

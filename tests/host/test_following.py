@@ -14,7 +14,7 @@ import pytest
 from served import SKILLWIRE
 from simulator import Simulator, agree, make_host, opened
 from skillwire.consent import State
-from skillwire.host import EventKind, ServerConfig, SkillHost, state_places
+from skillwire.host import EventKind, ServerConfig, SkillHost, state_paths
 from skillwire.host.config.server import SeenFile, TrustedFiles, seen_digest
 from skillwire.host.watch import few_directories
 from skillwire.limits import Limits
@@ -170,7 +170,7 @@ def configure(file: Path, *lines: str, **servers: Path) -> None:
 def trust(file: Path) -> None:
     digest = seen_digest(file)
     assert digest is not None
-    TrustedFiles(state_places().trusted).trust(SeenFile(file, digest))
+    TrustedFiles(state_paths().trusted).trust(SeenFile(file, digest))
 
 
 def handles(host: SkillHost) -> set[str]:
@@ -179,7 +179,7 @@ def handles(host: SkillHost) -> set[str]:
 
 @pytest.mark.process
 async def test_an_edited_configuration_reaches_an_open_host(work: Path) -> None:
-    mine = state_places().config
+    mine = state_paths().config
     configure(mine, docs=work.parent / "docs")
     async with SkillHost.from_config() as host:
         assert handles(host) == {"notes"}
@@ -208,7 +208,7 @@ async def test_an_edited_project_file_ends_its_trust_and_closes_its_servers_with
 ) -> None:
     file = work / "skillwire.toml"
     servers = {"docs": work.parent / "docs", "shop": work.parent / "shop"}
-    configure(state_places().config)
+    configure(state_paths().config)
     configure(file, **servers)
     trust(file)
     async with SkillHost.from_config() as host:

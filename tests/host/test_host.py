@@ -18,7 +18,7 @@ from skillwire.errors import (
     SourceError,
     UnlistedFile,
 )
-from skillwire.host import ServerConfig, Status
+from skillwire.host import ConnectionStatus, ServerConfig
 from skillwire.server import ServerOptions
 from skillwire.trust import ApprovalMode, Grants
 from trees import write_skill
@@ -60,7 +60,7 @@ async def test_skills_are_listed_to_the_last_page_loaded_and_read_on_both_revisi
         sim.skill(f"skill-{number}", files={"a.md": b"text"})
     async with opened(tmp_path, shop=sim, config={"era": era}, host_options=ASKING) as host:
         (state,) = host.admin.servers()
-        assert (state.status, state.era, state.declares_skills) == (Status.READY, negotiated, True)
+        assert (state.status, state.era, state.declares_skills) == (ConnectionStatus.READY, negotiated, True)
         assert [skill.handle for skill in host.skills()] == [f"skill-{number}" for number in range(5)]
         for number in range(5):
             assert "with care" in (await host.load(f"skill-{number}")).text
@@ -363,7 +363,7 @@ async def test_a_host_that_is_closed_answers_with_an_error_and_is_not_opened_aga
         pass
     with pytest.raises(SourceError, match="shop is not connected"):
         await host.load("refunds")
-    assert [state.status for state in host.admin.servers()] == [Status.CLOSED]
+    assert [state.status for state in host.admin.servers()] == [ConnectionStatus.CLOSED]
     await host.close()
     with pytest.raises(RuntimeError, match="opened once"):
         async with host:

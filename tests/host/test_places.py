@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulator import make_host
-from skillwire.host import default_directories, state_places
+from skillwire.host import default_directories, state_paths
 from skillwire.host.directories import label_directories
 from trees import write_skill
 
@@ -30,7 +30,7 @@ def test_every_directory_has_a_label_of_its_own(tmp_path: Path) -> None:
 
 
 def test_approvals_are_not_stored_in_the_cache() -> None:
-    places = state_places()
+    places = state_paths()
     assert places.cache not in places.approvals.parents
 
 

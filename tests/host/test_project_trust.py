@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillwire.errors import SourceError
-from skillwire.host import EventKind, SkillHost, state_places
+from skillwire.host import EventKind, SkillHost, state_paths
 from skillwire.host.config.server import SeenFile, TrustedFiles
 from skillwire.skill import digest_of
 from skillwire.trust import Origin
@@ -54,7 +54,7 @@ async def test_an_untrusted_server_is_a_failure_with_a_fix_and_affects_only_itse
 @pytest.mark.parametrize("how", ["trusted", "unsafe", "named"])
 async def test_a_server_that_is_trusted_in_some_way_is_started(work: Path, how: str) -> None:
     if how == "trusted":
-        TrustedFiles(state_places().trusted).trust(seen(work / FILE, TEXT.encode()))
+        TrustedFiles(state_paths().trusted).trust(seen(work / FILE, TEXT.encode()))
     host = SkillHost.from_config(file=FILE if how == "named" else None, unsafe_trust_project=how == "unsafe")
     async with host:
         assert [server.label for server in host.admin.servers()] == ["evil"]
@@ -64,7 +64,7 @@ async def test_a_server_that_is_trusted_in_some_way_is_started(work: Path, how: 
 @pytest.mark.process
 @pytest.mark.anyio
 async def test_a_directory_is_one_place_however_it_is_reached(work: Path) -> None:
-    TrustedFiles(state_places().trusted).trust(seen(work / FILE, TEXT.encode()))
+    TrustedFiles(state_paths().trusted).trust(seen(work / FILE, TEXT.encode()))
     link = work.parent / "link"
     link.symlink_to(work)
     async with SkillHost.from_config(link) as host:

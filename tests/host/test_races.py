@@ -12,7 +12,7 @@ import pytest
 from simulator import Simulator, agree, make_host, opened
 from skillwire.consent import ApprovalRequest
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
-from skillwire.host import ServerConfig, Status
+from skillwire.host import ConnectionStatus, ServerConfig
 from skillwire.skill import SkillEntry
 from skillwire.trust import Origin
 
@@ -96,7 +96,7 @@ async def test_a_host_that_is_canceled_before_it_wrote_everything_closes_its_con
             everything.cancel()
             await anyio.lowlevel.checkpoint()
     assert everything.cancelled_caught
-    assert [server.status for server in host.admin.servers()] == [Status.CLOSED]
+    assert [server.status for server in host.admin.servers()] == [ConnectionStatus.CLOSED]
 
 
 async def test_a_canceled_load_leaves_nothing_half_done(tmp_path: Path) -> None:

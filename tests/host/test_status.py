@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.consent import ApprovalStatus, State, status_of
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import DYNAMIC, SkillEntry, SkillResource, digest_of, make_uri
 from skillwire.trust import (
     NO_GRANTS,
+    AdmissionRequest,
     Approval,
     ApprovalMode,
-    Candidate,
     ChangeKind,
     Grants,
     Origin,
@@ -33,14 +33,14 @@ def approval(body: bytes = b"now", grants: Grants = NO_GRANTS) -> Approval:
 
 
 def status(
-    skill: RegisteredSkill,
+    skill: HostSkill,
     policy: ApprovalMode,
     stored: Approval | None = None,
     before: Approval | None = None,
     *,
     nested: bool = False,
 ) -> ApprovalStatus:
-    candidate = Candidate(
+    candidate = AdmissionRequest(
         origin=skill.origin,
         entry=skill.entry,
         approval_mode=policy,
@@ -70,7 +70,7 @@ def status(
 def test_a_state_follows_policy_and_approval(
     policy: ApprovalMode, stored: Approval | None, before: Approval | None, state: State
 ) -> None:
-    skill = RegisteredSkill(SHOP, entry(), "refunds")
+    skill = HostSkill(SHOP, entry(), "refunds")
     computed = status(skill, policy, stored, before)
     assert (computed.state, computed.approval_mode) == (state, policy)
     assert [change.kind for change in computed.changes] == (
@@ -79,21 +79,21 @@ def test_a_state_follows_policy_and_approval(
 
 
 def test_a_nested_skill_is_not_covered_by_a_policy() -> None:
-    skill = RegisteredSkill(SHOP, entry(), "refunds")
+    skill = HostSkill(SHOP, entry(), "refunds")
     computed = status(skill, ApprovalMode.ALWAYS, nested=True)
     assert (computed.state, computed.nested) == (State.NOT_APPROVED, True)
 
 
 def test_grants_are_a_part_of_it() -> None:
     grants = Grants(allowed_tools=True)
-    skill = RegisteredSkill(SHOP, entry(), "refunds")
+    skill = HostSkill(SHOP, entry(), "refunds")
     computed = status(skill, ApprovalMode.PROMPT, approval(grants=grants))
     assert computed.grants == grants
 
 
 def test_local_dynamic_and_unsound_skills_have_states_of_their_own() -> None:
     def state(origin: Origin, skill: SkillEntry) -> State:
-        registered = RegisteredSkill(origin, skill, "refunds")
+        registered = HostSkill(origin, skill, "refunds")
         return status(registered, ApprovalMode.PROMPT).state
 
     assert state(Origin.local(), entry()) is State.OWN

@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillwireError
-from skillwire.install import Report
+from skillwire.install import InstallReport
 from skillwire.install.apply import STAGING
 from skillwire.skill import digest_of
 from skillwire.trust import ALL_GRANTS
 
-Act: TypeAlias = Callable[[Machine], Coroutine[Any, Any, Report]]
+Act: TypeAlias = Callable[[Machine], Coroutine[Any, Any, InstallReport]]
 Files: TypeAlias = Mapping[str, tuple[int, bytes | str]]
 
 NAME = "notes"
@@ -50,31 +50,31 @@ def write_version(machine: Machine, body: str) -> None:
     write_skill(machine.team, NAME, {"docs/a.md": body}, body=body)
 
 
-async def add(machine: Machine, *, links: bool = True) -> Report:
+async def add(machine: Machine, *, links: bool = True) -> InstallReport:
     return await machine.add(NAME, targets=[AGENT], links=links)
 
 
-async def add_another(machine: Machine) -> Report:
+async def add_another(machine: Machine) -> InstallReport:
     return await machine.add("other")
 
 
-async def update(machine: Machine, *, links: bool = True) -> Report:
+async def update(machine: Machine, *, links: bool = True) -> InstallReport:
     installer = machine.installer(links=links)
     proposal = await installer.propose_updates()
     return await installer.install(proposal.candidates, {NAME: ALL_GRANTS})
 
 
-async def sync(machine: Machine, *, force: bool = False) -> Report:
+async def sync(machine: Machine, *, force: bool = False) -> InstallReport:
     return await machine.sync(force=[NAME] if force else ())
 
 
-async def roll_back(machine: Machine) -> Report:
+async def roll_back(machine: Machine) -> InstallReport:
     installer = machine.installer()
     first = installer.earlier(NAME, installer.versions(NAME)[0].digest)
     return await installer.install([first], {NAME: ALL_GRANTS}, going_back=True)
 
 
-async def remove(machine: Machine) -> Report:
+async def remove(machine: Machine) -> InstallReport:
     return machine.installer().remove([skill.name for skill in machine.lock().skills])
 
 

@@ -12,13 +12,13 @@ from install.samples import locked, skill_md
 from install.workspaces import tree_of, write_skill
 from skillwire.errors import FormatError, LimitExceeded, SourceError, VerificationError
 from skillwire.install import (
-    Act,
     Installation,
     Lock,
     LockedSkill,
     Obstacle,
-    Outcome,
     Plan,
+    StepKind,
+    StepResult,
     Tree,
     VersionStore,
 )
@@ -44,7 +44,7 @@ def compare(target: Path, skill: LockedSkill, before: LockedSkill | None = None)
     return plan(Lock((skill,)), folders={"agents": target}, found=found, placed=placed)
 
 
-def install(target: Path, files: dict[str, bytes], before: LockedSkill | None = None) -> Outcome:
+def install(target: Path, files: dict[str, bytes], before: LockedSkill | None = None) -> StepResult:
     skill = locked(files=files)
     [outcome] = apply(compare(target, skill, before), lambda _: content(files))
     return outcome
@@ -80,7 +80,7 @@ def test_a_folder_that_is_edited_after_the_plan_is_put_back(
         found = look_at_all({tmp_path / "pdf": []})
         placed = {tmp_path / "pdf": Installation("pdf", frozenset({old.digest}))}
         made = plan(Lock(), folders={"agents": tmp_path}, found=found, placed=placed)
-        assert made.steps[0].act is Act.REMOVE
+        assert made.steps[0].act is StepKind.REMOVE
     (tmp_path / "pdf/a.md").write_text("mine")
     before = tree_of(tmp_path)
     [outcome] = apply(made, lambda _: content(NEW))

@@ -13,7 +13,7 @@ import pytest
 from install.samples import skill_md
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
-from skillwire.install import Act, Fetched, LockedSkill, Proposal, Upstream
+from skillwire.install import FetchResult, LockedSkill, Proposal, SkillFetcher, StepKind
 from skillwire.install.apply import STAGING, apply, recover
 from skillwire.install.disk import lock_folder
 from skillwire.install.workspace import export_skills
@@ -162,10 +162,10 @@ async def test_nothing_is_fetched_before_a_yes(
     (machine.installed / "notes/SKILL.md").unlink()
     (machine.installed / "notes").rmdir()
 
-    async def fetch_pinned(self: Upstream, skills: Sequence[LockedSkill]) -> Fetched:
+    async def fetch_pinned(self: SkillFetcher, skills: Sequence[LockedSkill]) -> FetchResult:
         raise AssertionError("a source was asked")
 
-    monkeypatch.setattr(Upstream, "fetch_pinned", fetch_pinned)
+    monkeypatch.setattr(SkillFetcher, "fetch_pinned", fetch_pinned)
     report = await other.installer().sync()
     assert [failure.what for failure in report.refused] == ["notes"]
     assert not (machine.installed / "notes").exists()
@@ -217,7 +217,7 @@ async def test_an_edited_folder_is_not_overwritten(machine: Machine) -> None:
     write_skill(machine.team, "notes", body="v2")
     report = await machine.sync()
     [step] = report.stopped
-    assert step.act is Act.EDITED
+    assert step.act is StepKind.EDITED
     assert [row.path for row in step.differences()] == ["SKILL.md"]
     updates = await machine.installer().propose_updates()
     refused = await machine.installer().install(updates.candidates, {"notes": NO_GRANTS})
@@ -287,7 +287,7 @@ async def test_a_folder_of_somebody_else_is_not_touched(machine: Machine) -> Non
     before = tree_of(theirs)
     report = await machine.add("notes")
     [step] = report.stopped
-    assert step.act is Act.FOREIGN
+    assert step.act is StepKind.FOREIGN
     assert tree_of(theirs) == before
     assert machine.lock().get("notes") is None
 
@@ -380,7 +380,7 @@ async def test_a_planted_link_in_a_skills_place_is_left_alone(machine: Machine, 
     machine.installed.mkdir(parents=True)
     (machine.installed / "notes").symlink_to(outside)
     report = await machine.add("notes")
-    assert [step.act for step in report.stopped] == [Act.FOREIGN]
+    assert [step.act for step in report.stopped] == [StepKind.FOREIGN]
     assert (outside / "SKILL.md").read_bytes() == skill_md("notes", "precious")
 
 
@@ -395,7 +395,7 @@ async def test_a_link_planted_inside_an_installed_skill_leads_nothing_away(
     (scripts / "run.sh").unlink()
     scripts.rmdir()
     scripts.symlink_to(outside)
-    assert [step.act for step in (await machine.sync()).stopped] == [Act.EDITED]
+    assert [step.act for step in (await machine.sync()).stopped] == [StepKind.EDITED]
     await machine.sync(force=["pdf"])
     assert (outside / "run.sh").read_text() == "precious"
     assert not scripts.is_symlink()
@@ -523,7 +523,7 @@ async def test_an_edited_skill_is_removed_only_by_force(machine: Machine) -> Non
     await machine.add("notes")
     (machine.installed / "notes/mine.md").write_text("mine")
     report = machine.installer().remove(["notes"])
-    assert [step.act for step in report.stopped] == [Act.EDITED]
+    assert [step.act for step in report.stopped] == [StepKind.EDITED]
     assert machine.lock().get("notes") is not None
     assert machine.installer().remove(["notes"], force=True).removed == ("notes",)
     assert not (machine.installed / "notes").exists()

@@ -9,7 +9,6 @@ import pytest
 
 from install.samples import locked
 from skillwire.install import (
-    Act,
     DiskState,
     Installation,
     Link,
@@ -18,6 +17,7 @@ from skillwire.install import (
     LockedSkill,
     Obstacle,
     Plan,
+    StepKind,
     Tree,
     tree_differences,
 )
@@ -39,7 +39,7 @@ def tree(skill: LockedSkill, *strange: str) -> Tree:
 
 def one(
     found: DiskState, placed: Installation | None = None, *, skill: LockedSkill = NEW, **options: object
-) -> Act:
+) -> StepKind:
     """What is done at the canonical place of a skill."""
     made = plan(
         Lock((skill,)),
@@ -59,45 +59,45 @@ BY_US = Installation("pdf", frozenset({OLD.digest}))
 @pytest.mark.parametrize(
     ("found", "placed", "act"),
     [
-        pytest.param(MISSING, None, Act.INSTALL, id="nothing there"),
-        pytest.param(MISSING, BY_US, Act.INSTALL, id="removed by hand"),
-        pytest.param(tree(NEW), None, Act.CURRENT, id="right, whoever put it there"),
-        pytest.param(tree(NEW), BY_US, Act.CURRENT, id="right"),
-        pytest.param(tree(OLD), BY_US, Act.REPLACE, id="an earlier version of ours"),
-        pytest.param(tree(OLD), None, Act.FOREIGN, id="somebody else's"),
-        pytest.param(tree(locked("pdf", {"a": b"mine"})), BY_US, Act.EDITED, id="edited by hand"),
-        pytest.param(tree(OLD, "link"), BY_US, Act.EDITED, id="a link was put into it"),
-        pytest.param(tree(NEW, "pipe"), BY_US, Act.EDITED, id="right but for a pipe"),
-        pytest.param(Tree(()), BY_US, Act.EDITED, id="emptied"),
-        pytest.param(Link(Path("/etc")), BY_US, Act.FOREIGN, id="a planted link"),
-        pytest.param(Link(HERE), BY_US, Act.FOREIGN, id="a link to itself"),
-        pytest.param(Obstacle("a file"), BY_US, Act.FOREIGN, id="a file"),
+        pytest.param(MISSING, None, StepKind.INSTALL, id="nothing there"),
+        pytest.param(MISSING, BY_US, StepKind.INSTALL, id="removed by hand"),
+        pytest.param(tree(NEW), None, StepKind.CURRENT, id="right, whoever put it there"),
+        pytest.param(tree(NEW), BY_US, StepKind.CURRENT, id="right"),
+        pytest.param(tree(OLD), BY_US, StepKind.REPLACE, id="an earlier version of ours"),
+        pytest.param(tree(OLD), None, StepKind.FOREIGN, id="somebody else's"),
+        pytest.param(tree(locked("pdf", {"a": b"mine"})), BY_US, StepKind.EDITED, id="edited by hand"),
+        pytest.param(tree(OLD, "link"), BY_US, StepKind.EDITED, id="a link was put into it"),
+        pytest.param(tree(NEW, "pipe"), BY_US, StepKind.EDITED, id="right but for a pipe"),
+        pytest.param(Tree(()), BY_US, StepKind.EDITED, id="emptied"),
+        pytest.param(Link(Path("/etc")), BY_US, StepKind.FOREIGN, id="a planted link"),
+        pytest.param(Link(HERE), BY_US, StepKind.FOREIGN, id="a link to itself"),
+        pytest.param(Obstacle("a file"), BY_US, StepKind.FOREIGN, id="a file"),
     ],
 )
 def test_what_is_done_depends_on_what_is_there_and_who_put_it_there(
-    found: DiskState, placed: Installation | None, act: Act
+    found: DiskState, placed: Installation | None, act: StepKind
 ) -> None:
     assert one(found, placed) is act
 
 
 @pytest.mark.parametrize("found", [tree(OLD), tree(OLD, "x"), Link(Path("/etc")), Tree(())])
 def test_force_overwrites_folders_and_links(found: DiskState) -> None:
-    assert one(found, force=["pdf"]) is Act.REPLACE
+    assert one(found, force=["pdf"]) is StepKind.REPLACE
 
 
 def test_force_leaves_what_is_no_folder() -> None:
-    assert one(Obstacle("a file"), force=["pdf"]) is Act.FOREIGN
+    assert one(Obstacle("a file"), force=["pdf"]) is StepKind.FOREIGN
 
 
 def test_force_of_one_skill_is_not_force_of_another() -> None:
-    assert one(tree(OLD), force=["other"]) is Act.FOREIGN
+    assert one(tree(OLD), force=["other"]) is StepKind.FOREIGN
 
 
 def test_a_mode_that_differs_is_repaired_where_modes_are_known() -> None:
     runs = locked("pdf", {"a": b"new"}, executable=("a",))
-    assert one(tree(NEW), skill=runs) is Act.REPLACE
-    assert one(tree(NEW), BY_US, skill=runs) is Act.REPLACE
-    assert one(tree(NEW), skill=runs, modes=False) is Act.CURRENT
+    assert one(tree(NEW), skill=runs) is StepKind.REPLACE
+    assert one(tree(NEW), BY_US, skill=runs) is StepKind.REPLACE
+    assert one(tree(NEW), skill=runs, modes=False) is StepKind.CURRENT
 
 
 def whole(
@@ -112,7 +112,7 @@ def whole(
     return plan(Lock(skills), folders=folders or FOLDERS, found=found, placed=placed, links=links, only=only)
 
 
-def acts(made: Plan) -> list[tuple[str, str, Act]]:
+def acts(made: Plan) -> list[tuple[str, str, StepKind]]:
     return [(step.name, step.target, step.act) for step in made.steps]
 
 
@@ -122,16 +122,16 @@ TWO = replace(NEW, targets=("claude-code",))
 @pytest.mark.parametrize(
     ("found", "act"),
     [
-        (MISSING, Act.INSTALL),
-        (Link(HERE), Act.CURRENT),
-        (Link(Path("/etc")), Act.FOREIGN),
-        (tree(NEW), Act.CURRENT),
-        (tree(OLD), Act.FOREIGN),
+        (MISSING, StepKind.INSTALL),
+        (Link(HERE), StepKind.CURRENT),
+        (Link(Path("/etc")), StepKind.FOREIGN),
+        (tree(NEW), StepKind.CURRENT),
+        (tree(OLD), StepKind.FOREIGN),
     ],
 )
-def test_an_agent_with_a_folder_of_its_own_gets_a_link(found: DiskState, act: Act) -> None:
+def test_an_agent_with_a_folder_of_its_own_gets_a_link(found: DiskState, act: StepKind) -> None:
     made = whole((TWO,), {HERE: tree(NEW), THERE: found}, {})
-    assert acts(made) == [("pdf", "agents", Act.CURRENT), ("pdf", "claude-code", act)]
+    assert acts(made) == [("pdf", "agents", StepKind.CURRENT), ("pdf", "claude-code", act)]
     assert made.steps[1].link_to == HERE
     assert made.needs_content() == ()
 
@@ -145,9 +145,9 @@ def test_without_links_it_gets_a_copy() -> None:
 def test_a_link_of_ours_gives_way_to_a_copy() -> None:
     ours = {THERE: Installation("pdf", frozenset({NEW.digest}), link=True)}
     made = whole((TWO,), {HERE: tree(NEW), THERE: Link(HERE)}, ours, links=False)
-    assert acts(made)[1] == ("pdf", "claude-code", Act.REPLACE)
+    assert acts(made)[1] == ("pdf", "claude-code", StepKind.REPLACE)
     made = whole((TWO,), {HERE: tree(NEW), THERE: Link(HERE)}, {}, links=False)
-    assert acts(made)[1] == ("pdf", "claude-code", Act.FOREIGN)
+    assert acts(made)[1] == ("pdf", "claude-code", StepKind.FOREIGN)
 
 
 def test_an_agent_that_shares_a_folder_gets_nothing_more() -> None:
@@ -164,16 +164,16 @@ def test_an_agent_that_is_not_known_here_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("found", "placed", "act"),
     [
-        (tree(OLD), BY_US, Act.REMOVE),
-        (tree(NEW), BY_US, Act.EDITED),
-        (tree(OLD, "x"), BY_US, Act.EDITED),
-        (Link(Path("/etc")), BY_US, Act.FOREIGN),
-        (Obstacle("a file"), BY_US, Act.FOREIGN),
-        (tree(OLD), Installation("pdf", frozenset({OLD.digest}), link=True), Act.EDITED),
+        (tree(OLD), BY_US, StepKind.REMOVE),
+        (tree(NEW), BY_US, StepKind.EDITED),
+        (tree(OLD, "x"), BY_US, StepKind.EDITED),
+        (Link(Path("/etc")), BY_US, StepKind.FOREIGN),
+        (Obstacle("a file"), BY_US, StepKind.FOREIGN),
+        (tree(OLD), Installation("pdf", frozenset({OLD.digest}), link=True), StepKind.EDITED),
     ],
 )
 def test_a_skill_that_left_the_lock_is_removed_if_nobody_changed_it(
-    found: DiskState, placed: Installation, act: Act
+    found: DiskState, placed: Installation, act: StepKind
 ) -> None:
     made = whole((), {HERE: found}, {HERE: placed})
     assert acts(made) == [("pdf", "agents", act)]
@@ -182,8 +182,8 @@ def test_a_skill_that_left_the_lock_is_removed_if_nobody_changed_it(
 
 def test_a_link_of_ours_is_removed_with_its_skill_and_a_link_elsewhere_is_not() -> None:
     ours = {THERE: Installation("pdf", link=True)}
-    assert acts(whole((), {THERE: Link(HERE)}, ours)) == [("pdf", "claude-code", Act.REMOVE)]
-    assert acts(whole((), {THERE: Link(Path("/x"))}, ours)) == [("pdf", "claude-code", Act.FOREIGN)]
+    assert acts(whole((), {THERE: Link(HERE)}, ours)) == [("pdf", "claude-code", StepKind.REMOVE)]
+    assert acts(whole((), {THERE: Link(Path("/x"))}, ours)) == [("pdf", "claude-code", StepKind.FOREIGN)]
     assert whole((), {}, ours).steps == ()
 
 
@@ -195,7 +195,7 @@ def test_a_plan_can_be_for_some_skills_alone() -> None:
     other = locked("other")
     placed = {CANONICAL / "gone": Installation("gone", frozenset({OLD.digest}))}
     found: dict[Path, DiskState] = {CANONICAL / "gone": tree(OLD)}
-    assert acts(whole((NEW, other), found, placed, only=["other"])) == [("other", "agents", Act.INSTALL)]
+    assert acts(whole((NEW, other), found, placed, only=["other"])) == [("other", "agents", StepKind.INSTALL)]
 
 
 def test_steps_come_by_name_with_the_canonical_folder_first() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from install.samples import locked
 from skillwire.clients import (
-    Places,
+    BaseDirectories,
     Scope,
     agents,
     detect_agents,
@@ -27,7 +27,7 @@ from skillwire.sources import SourceKind, parse_reference
 from skillwire.sources.reference import is_commit, repository_at
 from skillwire.trust import ALL_GRANTS, NO_GRANTS, Grants
 
-PLACES = Places(Path("/p"), Path("/home/u"), {})
+PLACES = BaseDirectories(Path("/p"), Path("/home/u"), {})
 
 
 # Agents
@@ -54,7 +54,7 @@ def test_known_agents_have_their_documented_folders() -> None:
     assert PLACES.folder(eve, Scope.USER) is None
     assert shares_canonical(cursor, PLACES, Scope.PROJECT)
     assert not shares_canonical(cursor, PLACES, Scope.USER)
-    moved = Places(Path("/p"), Path("/home/u"), {"CLAUDE_CONFIG_DIR": "/c", "XDG_CONFIG_HOME": "/x"})
+    moved = BaseDirectories(Path("/p"), Path("/home/u"), {"CLAUDE_CONFIG_DIR": "/c", "XDG_CONFIG_HOME": "/x"})
     assert moved.folder(claude, Scope.USER) == Path("/c/skills")
     assert moved.folder(goose, Scope.USER) == Path("/x/goose/skills")
 

@@ -18,16 +18,16 @@ from install.workspaces import Machine
 from publishers import new_key
 from simulator import Simulator
 from skillwire.errors import AmbiguousName, ApprovalRequired, SkillNotFound, VerificationError
-from skillwire.host import ServerConfig, state_places
+from skillwire.host import ServerConfig, state_paths
 from skillwire.install import (
     Candidate,
     Check,
     Freshness,
     Installer,
+    InstallReport,
     LockedSkill,
     Pin,
-    Report,
-    Upstream,
+    SkillFetcher,
     Workspace,
 )
 from skillwire.limits import Limits
@@ -65,7 +65,7 @@ def from_servers(machine: Machine, servers: Mapping[str, Simulator], **config: o
         label: replace(ServerConfig(instance=one.server), **config)  # pyright: ignore[reportArgumentType]
         for label, one in servers.items()
     }
-    return Installer(machine.workspace(), Upstream(machine.project, servers=configs))
+    return Installer(machine.workspace(), SkillFetcher(machine.project, servers=configs))
 
 
 async def add(tool: Installer, *sources: str, grants: Grants = ALL_GRANTS) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ async def test_listing_and_comparing_install_and_cache_nothing(machine: Machine,
     await tool.propose(["docs"], targets=())
     assert not machine.installed.exists()
     assert machine.workspace().read_lock() is None
-    assert not [path for path in state_places().cache.rglob("*") if path.is_file()]
+    assert not [path for path in state_paths().cache.rglob("*") if path.is_file()]
 
 
 async def test_what_a_required_publisher_did_not_sign_is_not_installed(
@@ -310,7 +310,7 @@ async def test_a_server_that_does_not_answer_does_not_hold_up_the_files_of_anoth
 
 async def sync_while_one_server_is_silent(
     machine: Machine, meanwhile: Callable[[anyio.Event, anyio.CancelScope], None]
-) -> tuple[Installer, Simulator, list[Report]]:
+) -> tuple[Installer, Simulator, list[InstallReport]]:
     """Sync a skill of a server that answers and one of a server that does not. `meanwhile` is called when the
     first one is installed."""
     quick, slow = Simulator(), Simulator()
@@ -325,7 +325,7 @@ async def sync_while_one_server_is_silent(
     answered, written = anyio.Event(), anyio.Event()
     slow.hold("resources/read", answered)
     tool.on_step = lambda _: written.set()
-    reports: list[Report] = []
+    reports: list[InstallReport] = []
 
     async def sync() -> None:
         reports.append(await tool.sync(accept=machine.lock().skills))
@@ -525,7 +525,7 @@ async def test_artifacts_of_sites_are_fetched_a_few_at_a_time(
         for name in (f"skill-{number}" for number in range(40))
     ]
     fetched: list[Candidate] = []
-    assert await Upstream(machine.project).fetch_pinned(skills, fetched.append) == ()
+    assert await SkillFetcher(machine.project).fetch_pinned(skills, fetched.append) == ()
     assert len(fetched) == 40
     assert most == 16
 
@@ -537,7 +537,7 @@ async def test_a_secret_in_the_url_of_a_server_does_not_get_into_the_lock(machin
     async with wild_http(honest) as (url, _):
         secret = url.replace("http://", "http://ann:hush-hush@") + "?key=sk-12345678"
         servers = {"shop": ServerConfig(url=secret)}
-        tool = Installer(machine.workspace(), Upstream(machine.project, servers=servers))
+        tool = Installer(machine.workspace(), SkillFetcher(machine.project, servers=servers))
         assert await add(tool, "shop") == ("refunds",)
     [skill] = machine.lock().skills
     assert skill.pin.get("url") == f"{url}?…"

@@ -13,7 +13,7 @@ from command_line import Ended, Run
 from install.workspaces import Machine, write_skill
 from publishers import new_key
 from skillwire.cli import main
-from skillwire.install import Installer, Upstream
+from skillwire.install import Installer, SkillFetcher
 from skillwire.skill import digest_of
 from skillwire.sources.directory.authoring import new_key_pair
 from skillwire.trust import ALL_GRANTS, SIGNATURE_FILE, Publisher, sign_files
@@ -34,7 +34,9 @@ def sign(folder: Path, key: object = KEY) -> None:
 def signing(
     machine: Machine, *publishers: Publisher, required: tuple[tuple[str, str], ...] = ()
 ) -> Installer:
-    return Installer(machine.workspace(), Upstream(machine.project, publishers=publishers, required=required))
+    return Installer(
+        machine.workspace(), SkillFetcher(machine.project, publishers=publishers, required=required)
+    )
 
 
 async def add(machine: Machine, installer: Installer) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from install.samples import skill_md
-from skillwire.clients import Places, Scope
-from skillwire.install import Installer, Lock, Report, StateFiles, Upstream, Workspace
+from skillwire.clients import BaseDirectories, Scope
+from skillwire.install import Installer, InstallReport, Lock, SkillFetcher, StateFiles, Workspace
 from skillwire.trust import ALL_GRANTS, Grants
 
 
@@ -58,18 +58,18 @@ class Machine:
         return self.project / ".agents" / "skills"
 
     def workspace(self, *, links: bool = True, scope: Scope = Scope.PROJECT) -> Workspace:
-        places = Places(self.project, self.home, {})
+        places = BaseDirectories(self.project, self.home, {})
         return Workspace.open(scope, places=places, files=StateFiles(self.home / "state"), links=links)
 
     def installer(self, *, links: bool = True) -> Installer:
-        return Installer(self.workspace(links=links), Upstream(self.project))
+        return Installer(self.workspace(links=links), SkillFetcher(self.project))
 
     def lock(self) -> Lock:
         return self.workspace().require_lock()
 
     async def add(
         self, *names: str, targets: Iterable[str] = (), grants: Grants = ALL_GRANTS, links: bool = True
-    ) -> Report:
+    ) -> InstallReport:
         """Add skills of the team's folder."""
         installer = self.installer(links=links)
         proposal = await installer.propose([str(self.team)], targets=targets, names=names or None)
@@ -78,7 +78,7 @@ class Machine:
             proposal.candidates, {candidate.name: grants for candidate in proposal.candidates}
         )
 
-    async def sync(self, *, force: Iterable[str] = ()) -> Report:
+    async def sync(self, *, force: Iterable[str] = ()) -> InstallReport:
         """Sync, and agree to everything."""
         installer = self.installer()
         _, state, made = installer.compare(force=force)

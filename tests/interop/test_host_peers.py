@@ -11,7 +11,7 @@ from interop.peers import Peers
 from interop.processes import listening
 from interop.tree import SKILLS
 from simulator import agree, make_host
-from skillwire.host import ServerConfig, Status
+from skillwire.host import ConnectionStatus, ServerConfig
 from skillwire.skill import DYNAMIC, path_below, skill_root
 
 pytestmark = [pytest.mark.interop, pytest.mark.anyio]
@@ -51,7 +51,7 @@ async def test_every_skill_is_discovered_approved_and_loaded_and_every_file_veri
     config = ServerConfig(**place, era=era, connect_seconds=60, call_seconds=60)  # type: ignore[arg-type]
     async with make_host(tmp_path, servers={"peer": config}, ask=agree) as host:
         (state,) = host.admin.servers()
-        assert (state.status, state.era) == (Status.READY, ERAS[era]), state
+        assert (state.status, state.era) == (ConnectionStatus.READY, ERAS[era]), state
         assert {skill.uri for skill in host.skills()} == {f"skill://{name}/SKILL.md" for name in served}
         for skill in host.skills():
             loaded = await host.load(skill.handle)

@@ -6,7 +6,14 @@ import pytest
 
 from skillwire.errors import SourceError
 from skillwire.net import check_target
-from skillwire.net.addresses import Reach, is_loopback, is_same_host, parse_address, reach_of, redirect_target
+from skillwire.net.addresses import (
+    Reachability,
+    is_loopback,
+    is_same_host,
+    parse_address,
+    reach_of,
+    redirect_target,
+)
 
 HERE = [
     "127.0.0.1",
@@ -48,13 +55,13 @@ PUBLIC += ["localhost.example.org", "256.1.1.1", "127.0.0.0.1", "1" * 40, "08.1"
 @pytest.mark.parametrize(
     ("host", "reach"),
     [
-        *((host, Reach.MACHINE) for host in HERE),
-        *((host, Reach.LINK) for host in LINK),
-        *((host, Reach.PRIVATE) for host in PRIVATE),
-        *((host, Reach.PUBLIC) for host in PUBLIC),
+        *((host, Reachability.MACHINE) for host in HERE),
+        *((host, Reachability.LINK) for host in LINK),
+        *((host, Reachability.PRIVATE) for host in PRIVATE),
+        *((host, Reachability.PUBLIC) for host in PUBLIC),
     ],
 )
-def test_every_spelling_of_an_address_is_that_address(host: str, reach: Reach) -> None:
+def test_every_spelling_of_an_address_is_that_address(host: str, reach: Reachability) -> None:
     assert reach_of(host) is reach
 
 

@@ -12,7 +12,7 @@ import pytest
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.net import open_client
-from skillwire.net.addresses import Reach
+from skillwire.net.addresses import Reachability
 from skillwire.net.http import CappedBody, StatusError, fetch
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,9 @@ def start() -> Iterator[Callable[[], Site]]:
         site.server.server_close()
 
 
-async def get(url: str, *, most: int = 100, is_pinned: bool = False, reach: Reach | None = None) -> bytes:
+async def get(
+    url: str, *, most: int = 100, is_pinned: bool = False, reach: Reachability | None = None
+) -> bytes:
     async with open_client(DEFAULT_LIMITS, reach=reach) as client:
         return await fetch(client, url, most=most, seconds=10, is_pinned=is_pinned)
 
@@ -124,7 +126,7 @@ async def test_nothing_is_sent_to_this_machine_for_a_public_site(
     site.pages = {"/a": (200, {}, b"secret")}
     url = f"http://{name}:{site.server.server_address[1]}/a"
     with pytest.raises(SourceError, match="which a public address led to"):
-        await get(url, reach=Reach.PUBLIC)
+        await get(url, reach=Reachability.PUBLIC)
     assert site.requests == []
     assert await get(url) == b"secret"
 
@@ -136,7 +138,7 @@ async def test_the_first_address_decides_what_may_follow(start: Callable[[], Sit
         backend = client._transport._pool._network_backend  # pyright: ignore
         assert backend._reach is None
         assert await fetch(client, f"{site.url}/a", most=9, seconds=10) == b"a"
-        assert backend._reach is Reach.MACHINE
+        assert backend._reach is Reachability.MACHINE
 
 
 async def test_a_body_for_another_reader_ends_with_an_error_beyond_the_limit() -> None:

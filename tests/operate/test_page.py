@@ -26,7 +26,7 @@ from operate.conftest import (
     started,
     wait_for,
 )
-from skillwire.cli.line import read_line
+from skillwire.cli.line import parse_line
 from skillwire.cli.parser import read_words
 
 PAGE = ROOT / "docs/operate.md"
@@ -153,6 +153,6 @@ def test_cron_runs_commands_that_exist():
     assert [user for user, _ in jobs] == ["skillwire", "skillwire"]
     assert (FILES / jobs[0][1]).stat().st_mode & 0o111
     words = shlex.split(jobs[1][1])
-    line = read_line(words[1:])
+    line = parse_line(words[1:])
     assert line.command is not None
     read_words(line.command, line.words)

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from skillwire.registry import FileRow, Published, Publishing, Store
-from skillwire.registry.drafts import draft_of
+from skillwire.registry.publications import publication_of
 from skillwire.skill import digest_of
 
 Publish: TypeAlias = Callable[..., Published]
@@ -153,7 +153,7 @@ def publish_to(store: Store) -> Publish:
     ) -> Published:
         contents = {"SKILL.md": skill_md(name, description), **(files or {})}
         rows = [FileRow(path, digest_of(data), len(data)) for path, data in contents.items()]
-        draft = draft_of(namespace, version, channel, rows, promote=promote, expect=expect)
+        draft = publication_of(namespace, version, channel, rows, promote=promote, expect=expect)
         missing = set(publishing.missing(draft, by=by))
         publishing.upload(
             namespace, [data for data in contents.values() if digest_of(data) in missing], by=by

@@ -18,7 +18,7 @@ from registry.test_app import INITIALIZE, STREAM_HEADERS, folder
 from skillwire.cli import main
 from skillwire.errors import SkillNotFound
 from skillwire.registry import Store, View
-from skillwire.registry.catalog import StoreCatalog
+from skillwire.registry.queries import SkillQueries
 from skillwire.registry.schema import blobs
 from skillwire.skill import DYNAMIC, parse_uri
 
@@ -383,7 +383,7 @@ def test_a_nested_skill_has_the_version_of_the_skill_around_it_and_can_be_asked_
         ("acme/outer", "2.0.0"),
         ("acme/inner", "2.0.0"),
     ]
-    catalog = StoreCatalog(Store(place), View())
+    catalog = SkillQueries(Store(place), View())
     entry = catalog.entry(parse_uri("skill://acme/outer/parts/inner/SKILL.md"))
     assert entry.name == "inner"
     assert entry.resources is not DYNAMIC

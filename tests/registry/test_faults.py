@@ -22,10 +22,10 @@ from registry.conftest import Postgres, publish_to, skill_md
 from registry.test_app import names, reader, token
 from served import Served
 from skillwire.errors import SourceError
-from skillwire.registry import Feed, Folder, Publishing, Role, Store, View, publish_over_http
+from skillwire.registry import Feed, LintedSkill, Publishing, Role, Store, View, publish_over_http
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken
-from skillwire.registry.catalog import StoreCatalog
+from skillwire.registry.queries import SkillQueries
 from skillwire.skill import digest_of, parse_uri
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -53,7 +53,7 @@ def replica(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], 
 
 
 def visible(store: Store) -> list[str]:
-    return [entry.uri for entry in StoreCatalog(store, View()).page(None, 100)]
+    return [entry.uri for entry in SkillQueries(store, View()).page(None, 100)]
 
 
 async def read_over_http(place: str, secret: str, path: str) -> dict[str, Any]:
@@ -314,7 +314,7 @@ def test_a_replica_killed_during_a_publication_loses_nothing_and_the_next_goes_o
         "a.bin": b"a" * 100_000,
         "b.bin": b"b" * 100_000,
     }
-    folder = Folder("pdf", "1.0.0", contents)
+    folder = LintedSkill("pdf", "1.0.0", contents)
     manifest = {
         "namespace": "acme",
         "version": "1.0.0",
@@ -386,7 +386,7 @@ def test_a_clock_that_goes_backwards_changes_no_order(store: Store, monkeypatch:
     assert publishing.prune(keep=1, by="test")[0] == 1
     assert [row.version for row in publishing.versions("acme", "pdf")] == ["1.1.0"]
     assert first_broken(store) is None
-    entry = StoreCatalog(store, View()).entry(parse_uri("skill://acme/pdf/SKILL.md"))
+    entry = SkillQueries(store, View()).entry(parse_uri("skill://acme/pdf/SKILL.md"))
     assert entry.meta["dev.skillwire/version"] == "1.1.0"
 
 

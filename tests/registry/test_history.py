@@ -31,7 +31,7 @@ from registry.conftest import Postgres, skill_md
 from registry.test_app import token
 from served import PATIENCE, SKILLWIRE, Served
 from skillwire.errors import SkillwireError
-from skillwire.registry import Folder, Publishing, Role, Store, publish_over_http
+from skillwire.registry import LintedSkill, Publishing, Role, Store, publish_over_http
 from skillwire.registry import backup as backups
 from skillwire.registry import client as registry_client
 from skillwire.registry.audit import first_broken, read_audit
@@ -237,14 +237,17 @@ class Cluster:
         self.history.attempted.add(key)
         try:
             publish_over_http(
-                Folder(name, version, contents), self.relay.url, namespace=namespace, token=self.publisher
+                LintedSkill(name, version, contents),
+                self.relay.url,
+                namespace=namespace,
+                token=self.publisher,
             )
         except SkillwireError:
             self.history.refused += 1
             return
         self.history.published[key] = contents
         if chance.random() < 0.2:
-            other = Folder(name, version, {**contents, "own.bin": b"other"})
+            other = LintedSkill(name, version, {**contents, "own.bin": b"other"})
             with suppress(SkillwireError):
                 publish_over_http(other, self.relay.url, namespace=namespace, token=self.publisher)
                 self.history.wrong.append(f"{key} was published twice with different files")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from skillwire.access import Refusal
+from skillwire.access import AccessRefusal
 from skillwire.errors import SourceError
 from skillwire.limits import Limits
 from skillwire.registry import Access, RegistryCaller, Role, Store, Subject
@@ -60,7 +60,7 @@ async def test_an_empty_token_does_not_count_as_nobody(access: SlowAccess) -> No
     assert isinstance(anyone, RegistryCaller)
     for number in range(3):
         empty = await identity.identify([(b"authorization", b"Bearer" + b" " * number)], ADDRESS)
-        assert isinstance(empty, Refusal)
+        assert isinstance(empty, AccessRefusal)
     again = await identity.identify([], ADDRESS)
     assert isinstance(again, RegistryCaller)
     assert (again.name, again.credential, again.is_operator) == ("anonymous", "", False)
@@ -71,7 +71,7 @@ async def test_what_cannot_be_a_token_is_not_looked_up_and_guesses_are_limited_b
 ) -> None:
     identity = StoreIdentity(access, limits=Limits(http_failed_credentials_per_minute=60))
     for text in ("wrong", "skr_", "skr_short", "anonymous", "user:ada"):
-        assert isinstance(await identity.identify(bearer(text), "192.0.2.1"), Refusal)
+        assert isinstance(await identity.identify(bearer(text), "192.0.2.1"), AccessRefusal)
     assert access.asked == []
     for number in range(50):
         await identity.identify(bearer(f"skr_{number:043d}"), ADDRESS)
@@ -86,10 +86,10 @@ async def test_roles_decide_who_is_let_in_and_who_is_an_operator(access: SlowAcc
     identity = StoreIdentity(access)
     for _ in range(2):  # The second time from the cache.
         found = {name: await identity.identify(bearer(token), ADDRESS) for name, token in tokens.items()}
-        assert isinstance(found["none"], Refusal)
+        assert isinstance(found["none"], AccessRefusal)
         operators = {n: one.is_operator for n, one in found.items() if isinstance(one, RegistryCaller)}
         assert operators == {"reader": False, "local": False, "admin": True}
-    assert isinstance(await identity.identify([], ADDRESS), Refusal)
+    assert isinstance(await identity.identify([], ADDRESS), AccessRefusal)
 
 
 async def test_all_open_streams_are_checked_with_one_question_and_expired_ones_end(

@@ -16,7 +16,7 @@ from registry.conftest import Postgres, publish_to, skill_md
 from registry.test_app import manifest, running, token
 from registry.test_faults import replica
 from skillwire.limits import Limits
-from skillwire.registry import Folder, Publishing, Role, Store, publish_over_http
+from skillwire.registry import LintedSkill, Publishing, Role, Store, publish_over_http
 from skillwire.registry import backup as backups
 from skillwire.registry.store import StoreBusy
 from skillwire.server import ServerOptions
@@ -88,7 +88,7 @@ def test_a_client_waits_for_a_registry_that_is_busy_and_publishes_then(
         httpx.Response(201, json=done),
     ]
     monkeypatch.setattr(httpx.Client, "post", lambda *_given, **_named: answers.pop(0))
-    folder = Folder("pdf", "1.0.0", {"SKILL.md": skill_md("pdf", "Does one thing.")})
+    folder = LintedSkill("pdf", "1.0.0", {"SKILL.md": skill_md("pdf", "Does one thing.")})
     assert publish_over_http(folder, "https://registry.example", token="t").is_new
     first, second = pauses
     assert 1.6 <= first <= 2.4

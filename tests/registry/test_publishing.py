@@ -12,14 +12,14 @@ from skillwire.errors import LimitExceeded, SourceError, VersionConflict
 from skillwire.registry import FileRow, Publishing, Store, View
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken, read_audit
-from skillwire.registry.catalog import StoreCatalog
-from skillwire.registry.drafts import draft_of
+from skillwire.registry.publications import publication_of
+from skillwire.registry.queries import SkillQueries
 from skillwire.registry.schema import blobs, namespace_files, namespaces
 from skillwire.skill import digest_of, parse_uri
 
 
 def listed_version(store: Store, name: str = "pdf") -> object:
-    entry = StoreCatalog(store, View()).entry(parse_uri(f"skill://acme/{name}/SKILL.md"))
+    entry = SkillQueries(store, View()).entry(parse_uri(f"skill://acme/{name}/SKILL.md"))
     return entry.meta["dev.skillwire/version"]
 
 
@@ -111,7 +111,7 @@ def test_files_that_were_sent_and_not_published_are_listed_and_dropped(store: St
 def test_what_one_publisher_sent_another_cannot_publish(store: Store):
     publishing = Publishing(store)
     data = skill_md("pdf", "Does one thing.")
-    draft = draft_of("acme", "1.0.0", "stable", [FileRow("SKILL.md", digest_of(data), len(data))])
+    draft = publication_of("acme", "1.0.0", "stable", [FileRow("SKILL.md", digest_of(data), len(data))])
     publishing.upload("acme", [data], by="token:ci")
 
     assert publishing.missing(draft, by="token:other") == [digest_of(data)]
@@ -166,7 +166,7 @@ def test_a_damaged_file_is_an_error_and_never_an_answer(
         connection.execute(
             blobs.update().where(blobs.c.digest == digest_of(b"as published")).values(data=b"as_published")
         )
-    catalog = StoreCatalog(store, View())
+    catalog = SkillQueries(store, View())
     caplog.set_level(logging.ERROR)
 
     with pytest.raises(SourceError, match="damaged"):
@@ -198,5 +198,5 @@ def test_a_restored_registry_counts_files_as_before(
     ]
     publishing.upload("acme", [skill_md("pdf", "x"), data], by="test")
     with pytest.raises(VersionConflict, match="existed with other files"):
-        publishing.publish(draft_of("acme", "1.0.0", "stable", rows), by="test")
+        publishing.publish(publication_of("acme", "1.0.0", "stable", rows), by="test")
     copy.close()

@@ -18,7 +18,7 @@ from skillwire.errors import SourceError
 from skillwire.registry import Publishing, SharedConsent, Store, View
 from skillwire.registry import store as store_module
 from skillwire.registry.audit import first_broken
-from skillwire.registry.catalog import StoreCatalog
+from skillwire.registry.queries import SkillQueries
 
 
 class TestSharedConsent(ConsentContract):
@@ -112,7 +112,7 @@ def test_a_store_of_an_earlier_schema_is_refused_until_it_is_migrated_and_keeps_
     store.check_tables()
     Publishing(store).set_namespace("acme", by="test")
     publish_to(store)("pdf", files={"a.md": b"kept"})
-    before = StoreCatalog(store, View()).page(None, 10)
+    before = SkillQueries(store, View()).page(None, 10)
 
     folder = tmp_path / "migrations"
     shutil.copytree(store_module.MIGRATIONS, folder)
@@ -127,7 +127,7 @@ def test_a_store_of_an_earlier_schema_is_refused_until_it_is_migrated_and_keeps_
     store.create()
     store.check_tables()
 
-    assert StoreCatalog(store, View()).page(None, 10) == before
+    assert SkillQueries(store, View()).page(None, 10) == before
     assert SharedConsent(store).read() == []
     assert first_broken(store) is None
     store.close()

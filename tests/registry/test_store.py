@@ -29,15 +29,15 @@ from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import FileRow, Publishing, Store, View
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken, read_audit
-from skillwire.registry.catalog import StoreCatalog
-from skillwire.registry.drafts import draft_of, parse_draft
+from skillwire.registry.publications import parse_publication, publication_of
+from skillwire.registry.queries import SkillQueries
 from skillwire.registry.schema import audit, blobs
 from skillwire.skill import digest_of, parse_uri
 from skillwire.trust import SIGNATURE_FILE, sign_files
 
 
-def catalog(store: Store, channel: str = "stable", *namespaces: str) -> StoreCatalog:
-    return StoreCatalog(store, View(channel, frozenset(namespaces) if namespaces else None))
+def catalog(store: Store, channel: str = "stable", *namespaces: str) -> SkillQueries:
+    return SkillQueries(store, View(channel, frozenset(namespaces) if namespaces else None))
 
 
 def listed(store: Store, channel: str = "stable", *namespaces: str) -> list[str]:
@@ -195,7 +195,7 @@ def test_a_file_of_others_cannot_be_published_by_its_digest_alone(store: Store, 
     publish("pdf", namespace="secret", files={"key.md": b"the secret"})
     contents = {"SKILL.md": skill_md("copy", "Copies."), "key.md": b"the secret"}
     rows = [FileRow(path, digest_of(data), len(data)) for path, data in contents.items()]
-    draft = draft_of("acme", "1.0.0", "stable", rows)
+    draft = publication_of("acme", "1.0.0", "stable", rows)
     publishing = Publishing(store)
     publishing.upload("acme", [contents["SKILL.md"]], by="thief")
 
@@ -219,7 +219,7 @@ def test_what_lint_refuses_is_not_published(store: Store, files: dict[str, bytes
     rows = [FileRow(path, digest_of(data), len(data)) for path, data in files.items()]
 
     def publish() -> None:
-        draft = draft_of("acme", "1.0.0", "stable", rows)
+        draft = publication_of("acme", "1.0.0", "stable", rows)
         publishing = Publishing(store)
         publishing.upload("acme", files.values(), by="test")
         publishing.publish(draft, by="test")
@@ -249,7 +249,7 @@ def test_what_lint_refuses_is_not_published(store: Store, files: dict[str, bytes
 )
 def test_a_manifest_that_is_not_well_formed_is_refused(manifest: object):
     with pytest.raises(FormatError):
-        parse_draft(manifest)
+        parse_publication(manifest)
 
 
 def test_a_false_size_is_refused(store: Store):
@@ -258,7 +258,7 @@ def test_a_false_size_is_refused(store: Store):
     publishing.upload("acme", [data], by="test")
     with pytest.raises(FormatError, match="bytes"):
         publishing.publish(
-            draft_of("acme", "1.0.0", "stable", [FileRow("SKILL.md", digest_of(data), 1)]), by="test"
+            publication_of("acme", "1.0.0", "stable", [FileRow("SKILL.md", digest_of(data), 1)]), by="test"
         )
 
 
@@ -461,7 +461,7 @@ def test_a_skill_named_for_a_word_is_found_among_many_that_mention_it(
     store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ):
     for limit in ("_CANDIDATES", "_RANKED"):
-        monkeypatch.setattr(f"skillwire.registry.catalog.{limit}", 2)
+        monkeypatch.setattr(f"skillwire.registry.queries.{limit}", 2)
     for number in range(6):
         publish(f"skill-{number}", description="Mentions invoices among other things.")
     publish("zz-invoices", description="Writes bills.")
@@ -548,7 +548,7 @@ def test_a_search_shows_equal_skills_once(store: Store, publish: Publish):
     for namespace in ("acme", "other"):
         publish("git-workflow", namespace=namespace, description="Commits and branches of git.")
     publish("git-hooks", description="Hooks of git.")
-    found = StoreCatalog(store, View()).search(parse_query("git", limits=DEFAULT_LIMITS), 10)
+    found = SkillQueries(store, View()).search(parse_query("git", limits=DEFAULT_LIMITS), 10)
     assert [entry.uri for entry in found] == [
         "skill://acme/git-hooks/SKILL.md",
         "skill://acme/git-workflow/SKILL.md",

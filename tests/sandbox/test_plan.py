@@ -5,7 +5,7 @@ import pytest
 from skillwire.errors import FormatError
 from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
-from skillwire.sandbox import Grant, GrantKind, Plan, parse_grant, requested_grants
+from skillwire.sandbox import Grant, GrantKind, SandboxPlan, parse_grant, requested_grants
 from skillwire.sandbox.plan import (
     forbidden_path,
     given,
@@ -163,8 +163,8 @@ def test_a_script_without_interpreter_is_refused() -> None:
         interpreter_for("scripts/tool", b"\x7fELF")
 
 
-def plan(*grants: str, folder: str = "/home/ann/w", packages: str = "", work: str = "") -> Plan:
-    return Plan(
+def plan(*grants: str, folder: str = "/home/ann/w", packages: str = "", work: str = "") -> SandboxPlan:
+    return SandboxPlan(
         script="scripts/a.py",
         interpreter=("/usr/bin/python3",),
         arguments=("--x", "1"),

@@ -12,13 +12,13 @@ import pytest
 from sandbox_world import ROOT
 from skillwire.errors import SandboxUnavailable, SourceError
 from skillwire.limits import Limits
-from skillwire.sandbox import Plan, bubblewrap, parse_grant, run, try_sandbox
+from skillwire.sandbox import SandboxPlan, bubblewrap, parse_grant, run, try_sandbox
 from skillwire.sandbox.bubblewrap import find_program, resolve_grant, system_folders
 from skillwire.sandbox.cgroup import groups_for
 
 pytestmark = pytest.mark.process
 
-PLAN = Plan(script="", interpreter=("/bin/sh", "-c", "echo ran"), limits=Limits())
+PLAN = SandboxPlan(script="", interpreter=("/bin/sh", "-c", "echo ran"), limits=Limits())
 
 
 def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +71,8 @@ def test_a_bubblewrap_that_never_answers_is_ended(monkeypatch: pytest.MonkeyPatc
 def test_a_kernel_without_user_namespaces_is_refused(bwrap: Path) -> None:
     """A real one: inside a sandbox there are none."""
     code = (
-        "from skillwire.limits import Limits\nfrom skillwire.sandbox import Plan, run\n"
-        "run(Plan(script='', interpreter=('/bin/sh', '-c', 'echo ran'), limits=Limits()))"
+        "from skillwire.limits import Limits\nfrom skillwire.sandbox import SandboxPlan, run\n"
+        "run(SandboxPlan(script='', interpreter=('/bin/sh', '-c', 'echo ran'), limits=Limits()))"
     )
     done = subprocess.run(
         [
@@ -118,7 +118,7 @@ def test_python_is_found_where_the_system_has_none(monkeypatch: pytest.MonkeyPat
     assert trees == (sys.base_prefix,)
     assert find_program("perl") == ("", ())
     monkeypatch.setenv("PATH", f"{bwrap.parent}:/usr/bin:/bin")
-    plan = Plan(
+    plan = SandboxPlan(
         script="",
         interpreter=(program, "-c", "import ssl, sys; print(sys.version_info[0])"),
         trees=trees,

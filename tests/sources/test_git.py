@@ -19,7 +19,7 @@ from install.workspaces import write_skill
 from skillwire.errors import FormatError, LimitExceeded, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import DYNAMIC
-from skillwire.sources import Reference, SourceKind, parse_reference
+from skillwire.sources import SourceKind, SourceReference, parse_reference
 from skillwire.sources.git import fetch_tree, git_environment, resolve_commit
 from skillwire.sources.remote import RemoteSource
 
@@ -49,7 +49,7 @@ class Repository:
             self.git("tag", "--annotate", "--message", tag, tag)
         return self.git("rev-parse", "HEAD")
 
-    def reference(self, fragment: str = "") -> Reference:
+    def reference(self, fragment: str = "") -> SourceReference:
         return parse_reference(f"git+file://{self.folder}{fragment}")
 
 
@@ -162,7 +162,7 @@ def test_a_transport_that_runs_a_command_is_not_used(tmp_path: Path) -> None:
     place = f"ext::sh -c touch% {marker}"
     for ref in ("", "0" * 40):
         with pytest.raises(SourceError, match="is not the URL of a git repository"):
-            fetch_tree(Reference(kind=SourceKind.GIT, text=place, place=place, ref=ref))
+            fetch_tree(SourceReference(kind=SourceKind.GIT, text=place, place=place, ref=ref))
     assert not marker.exists()
 
 

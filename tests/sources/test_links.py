@@ -13,7 +13,7 @@ import pytest
 from skillwire import DirectorySource
 from skillwire.skill import SkillUri
 from skillwire.sources import Root
-from skillwire.sources.directory.files import Reach, find_reach
+from skillwire.sources.directory.files import LinkScope, find_reach
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -108,11 +108,11 @@ def test_a_home_directory_is_no_project(home: Path, project: str) -> None:
 
 
 def test_reach_ends_at_whole_names() -> None:
-    reach = Reach(("/a/b",))
+    reach = LinkScope(("/a/b",))
     assert reach.allows("/a/b/c")
     assert not reach.allows("/a/bc")
     assert reach.base_of("/a") is None
-    assert Reach((), everywhere=True).base_of("/x/y") == os.sep
+    assert LinkScope((), everywhere=True).base_of("/x/y") == os.sep
 
 
 async def test_an_edit_behind_a_link_is_noticed(home: Path) -> None:

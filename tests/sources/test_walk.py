@@ -16,7 +16,7 @@ from skillwire.issues import Issue
 from skillwire.skill import SkillUri
 from skillwire.sources.directory import builder
 from skillwire.sources.directory.files import hash_file, parse_root
-from skillwire.sources.directory.walk import FoundSkill, Walk
+from skillwire.sources.directory.walk import MeasuredSkill, Walk
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -454,7 +454,7 @@ def test_a_root_that_cannot_be_listed_is_reported(tmp_path: Path, monkeypatch: p
 def test_a_walk_that_hands_skills_over_judges_none(tmp_path: Path) -> None:
     write(tmp_path / "bad/SKILL.md", b"nothing")
     write_skill(tmp_path / "good", {"a.txt": b"a"})
-    found: list[FoundSkill] = []
+    found: list[MeasuredSkill] = []
     walk = Walk(parse_root(tmp_path), limits=Limits(), on_skill=found.append).run()
     assert [(skill.uri, skill.skill_md) for skill in found] == [
         ("skill://bad/SKILL.md", b"nothing"),

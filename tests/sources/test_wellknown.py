@@ -17,7 +17,7 @@ from skillwire.errors import DigestMismatch, FormatError, LimitExceeded, SkillNo
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.skill import digest_of, parse_uri
-from skillwire.sources import Change, Reference, parse_reference
+from skillwire.sources import Change, SourceReference, parse_reference
 from skillwire.sources.remote import RemoteSource, remote_reference
 from skillwire.sources.wellknown import (
     SCHEMA,
@@ -333,7 +333,7 @@ async def test_a_site_whose_archives_are_unreachable_keeps_serving_what_it_had(
     """The index is there, and the host of the archives is not."""
     pages = dict(PAGES)
 
-    async def fetch(reference: Reference, *, limits: Limits) -> Site:
+    async def fetch(reference: SourceReference, *, limits: Limits) -> Site:
         return await fetch_site(reference, limits=limits, client=site(pages))
 
     monkeypatch.setattr("skillwire.sources.remote.fetch_site", fetch)

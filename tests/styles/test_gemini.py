@@ -14,7 +14,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourcesListChanged
 
 from simulator import Simulator, opened, unreachable
-from skillwire.catalog import EVERYTHING, RegisteredSkill
+from skillwire.catalog import EVERYTHING, HostSkill
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -327,7 +327,7 @@ async def test_g9_a_change_that_a_2026_server_tells_of_is_listed_at_once(tmp_pat
 
 @dataclass(frozen=True)
 class Asked:
-    skill: RegisteredSkill
+    skill: HostSkill
     files: tuple[SkillResource, ...] = ()
     reason: Reason = Reason.NEW
     changes: tuple[FileChange, ...] = ()

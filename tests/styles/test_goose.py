@@ -13,7 +13,7 @@ from skillwire.errors import FormatError, SkillNotFound
 from skillwire.host import ServerConfig
 from skillwire.host.styles import goose
 from skillwire.host.styles.base import file_refusal
-from skillwire.host.styles.goose import STYLE, Target, target
+from skillwire.host.styles.goose import STYLE, LoadTarget, target
 from skillwire.trust import Grants, looks_like_uri
 from style_gallery import DEMO, EVIL, PROJECT, context, entry, gallery, loaded, names, registry
 from trees import write_skill
@@ -115,13 +115,13 @@ KNOWN = {"refunds", "demo__refunds", "refunds/literal"}
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("refunds", Target("refunds")),
-        ("demo__refunds", Target("demo__refunds")),
-        ("refunds/references/GUIDE.md", Target("refunds", "references/GUIDE.md")),
-        ("demo__refunds/a.md", Target("demo__refunds", "a.md")),
-        ("refunds/literal", Target("refunds/literal")),
-        ("refunds/literal/a.md", Target("refunds/literal", "a.md")),
-        ("unknown/a.md", Target("unknown/a.md")),
+        ("refunds", LoadTarget("refunds")),
+        ("demo__refunds", LoadTarget("demo__refunds")),
+        ("refunds/references/GUIDE.md", LoadTarget("refunds", "references/GUIDE.md")),
+        ("demo__refunds/a.md", LoadTarget("demo__refunds", "a.md")),
+        ("refunds/literal", LoadTarget("refunds/literal")),
+        ("refunds/literal/a.md", LoadTarget("refunds/literal", "a.md")),
+        ("unknown/a.md", LoadTarget("unknown/a.md")),
         ("skill://refunds/SKILL.md", "read_resource"),
         ("file:///etc/passwd", "read_resource"),
         (" ht\ntps://x", "read_resource"),
@@ -133,8 +133,8 @@ KNOWN = {"refunds", "demo__refunds", "refunds/literal"}
         ("%2Frefunds", "not a path"),
     ],
 )
-def test_o4_names_paths_and_what_is_refused(name: str, wanted: Target | str) -> None:
-    if isinstance(wanted, Target):
+def test_o4_names_paths_and_what_is_refused(name: str, wanted: LoadTarget | str) -> None:
+    if isinstance(wanted, LoadTarget):
         assert target(name, KNOWN.__contains__) == wanted
         return
     with pytest.raises(FormatError, match=wanted):

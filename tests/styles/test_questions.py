@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.host import Style
 from skillwire.host.styles import all_styles
 from skillwire.skill import DYNAMIC, SkillEntry, SkillResource, SkillUri, digest_of
@@ -14,7 +14,7 @@ from skillwire.trust import FileChange, Origin, Reason
 
 URI = SkillUri("skill://refunds/SKILL.md")
 GUIDE = SkillUri("skill://refunds/guide.md")
-SKILL = RegisteredSkill(
+SKILL = HostSkill(
     Origin.mcp("shop"),
     SkillEntry(URI, {"name": "refunds", "description": "Pays."}, DYNAMIC),
     "refunds",
@@ -25,7 +25,7 @@ SKILL = RegisteredSkill(
 class Asked:
     files: tuple[SkillResource, ...]
     reason: Reason
-    skill: RegisteredSkill = SKILL
+    skill: HostSkill = SKILL
     changes: tuple[FileChange, ...] = ()
     nested: bool = False
     requested_tools: tuple[str, ...] = ()

@@ -17,18 +17,18 @@ from skillwire.trust import (
     ALL_GRANTS,
     NO_GRANTS,
     UNSIGNED,
-    Act,
+    AdmissionRequest,
     Allowed,
     Approval,
     ApprovalMode,
     Ask,
-    Candidate,
     ChangeKind,
     Decision,
     Denied,
     FileChange,
     Grants,
     Origin,
+    Purpose,
     Reason,
     ResourceSet,
     SignatureState,
@@ -66,7 +66,7 @@ def decide(
     ended: Approval | None = None,
 ) -> Decision:
     """What a load meets with when nothing is said against listing the skill."""
-    candidate = Candidate(
+    candidate = AdmissionRequest(
         origin=origin,
         entry=entry,
         approval_mode=policy,
@@ -75,7 +75,7 @@ def decide(
         seen=seen,
         ended=ended,
     )
-    return admit(candidate, Act.LOAD)
+    return admit(candidate, Purpose.LOAD)
 
 
 REFUSALS = {
@@ -86,15 +86,15 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("act", Act)
+@pytest.mark.parametrize("act", Purpose)
 @pytest.mark.parametrize("origin", [DEMO, LOCAL])
 @pytest.mark.parametrize("fact", REFUSALS)
 def test_each_step_before_the_policy_keeps_a_skill_out_of_lists_and_loads(
-    fact: str, origin: Origin, act: Act
+    fact: str, origin: Origin, act: Purpose
 ) -> None:
     value, said = REFUSALS[fact]
     facts = {"approval": APPROVED, "approval_mode": ApprovalMode.ALWAYS, fact: value}
-    decision = admit(Candidate(origin=origin, entry=ENTRY, **facts), act)  # pyright: ignore[reportArgumentType]
+    decision = admit(AdmissionRequest(origin=origin, entry=ENTRY, **facts), act)  # pyright: ignore[reportArgumentType]
     assert isinstance(decision, Denied)
     with pytest.raises(ApprovalRequired, match=said) as caught:
         require(decision, ENTRY.uri, origin)
@@ -106,7 +106,7 @@ def test_the_first_step_that_refuses_is_the_one_that_is_named() -> None:
     given_facts = dict(REFUSALS)
     for step in order:
         facts = {fact: value for fact, (value, _) in given_facts.items()}
-        decision = admit(Candidate(origin=DEMO, entry=ENTRY, **facts), Act.LIST)  # pyright: ignore[reportArgumentType]
+        decision = admit(AdmissionRequest(origin=DEMO, entry=ENTRY, **facts), Purpose.LIST)  # pyright: ignore[reportArgumentType]
         assert isinstance(decision, Denied)
         assert step in decision.message
         del given_facts[next(iter(given_facts))]
@@ -114,7 +114,7 @@ def test_the_first_step_that_refuses_is_the_one_that_is_named() -> None:
 
 @pytest.mark.parametrize("policy", ApprovalMode)
 def test_listing_needs_no_approval(policy: ApprovalMode) -> None:
-    assert admit(Candidate(origin=DEMO, entry=ENTRY, approval_mode=policy), Act.LIST) == Allowed()
+    assert admit(AdmissionRequest(origin=DEMO, entry=ENTRY, approval_mode=policy), Purpose.LIST) == Allowed()
 
 
 @pytest.mark.parametrize("origin", [DEMO, LOCAL])
@@ -125,18 +125,20 @@ def test_a_model_is_offered_all_but_what_is_sure_to_be_refused(
     origin: Origin, policy: ApprovalMode, approval: Approval | None, declined: bool
 ) -> None:
     known = replace(approval, origin=origin) if approval else None
-    candidate = Candidate(origin=origin, entry=ENTRY, approval_mode=policy, approval=known, declined=declined)
-    offered = isinstance(admit(candidate, Act.OFFER), Allowed)
+    candidate = AdmissionRequest(
+        origin=origin, entry=ENTRY, approval_mode=policy, approval=known, declined=declined
+    )
+    offered = isinstance(admit(candidate, Purpose.OFFER), Allowed)
     is_hidden = policy is ApprovalMode.NEVER or (declined and approval is None)
     assert offered is (origin == LOCAL or not is_hidden)
     if not offered:
-        assert admit(candidate, Act.LOAD) == admit(candidate, Act.OFFER)
+        assert admit(candidate, Purpose.LOAD) == admit(candidate, Purpose.OFFER)
 
 
 def test_a_skill_is_offered_before_its_signature_was_checked() -> None:
-    candidate = Candidate(origin=DEMO, entry=ENTRY, require=("acme",))
-    assert admit(candidate, Act.OFFER) == Allowed()
-    assert isinstance(admit(candidate, Act.LOAD), Denied)
+    candidate = AdmissionRequest(origin=DEMO, entry=ENTRY, require=("acme",))
+    assert admit(candidate, Purpose.OFFER) == Allowed()
+    assert isinstance(admit(candidate, Purpose.LOAD), Denied)
 
 
 @pytest.mark.requirement("SEC-6")
@@ -339,7 +341,7 @@ VERDICTS = {
 def test_a_required_publisher_comes_before_every_approval_and_policy(
     origin: Origin, policy: ApprovalMode, name: str
 ) -> None:
-    candidate = Candidate(
+    candidate = AdmissionRequest(
         origin=origin,
         entry=ENTRY,
         approval_mode=policy,
@@ -347,19 +349,19 @@ def test_a_required_publisher_comes_before_every_approval_and_policy(
         require=("acme",),
         signature=VERDICTS[name],
     )
-    decision = admit(candidate, Act.LOAD)
+    decision = admit(candidate, Purpose.LOAD)
     if name == "acme":
         assert isinstance(decision, Allowed) is (policy is not ApprovalMode.NEVER or origin is LOCAL)
     else:
         assert isinstance(decision, Denied)
         assert "is refused: the publisher acme is required" in decision.message
-    assert admit(candidate, Act.LIST) == Allowed()
+    assert admit(candidate, Purpose.LIST) == Allowed()
 
 
 def test_every_required_publisher_must_have_signed() -> None:
-    candidate = Candidate(origin=DEMO, entry=ENTRY, approval=APPROVED, signature=SIGNED)
-    assert isinstance(admit(replace(candidate, require=("acme",)), Act.LOAD), Allowed)
-    assert isinstance(admit(replace(candidate, require=("acme", "corp")), Act.LOAD), Denied)
+    candidate = AdmissionRequest(origin=DEMO, entry=ENTRY, approval=APPROVED, signature=SIGNED)
+    assert isinstance(admit(replace(candidate, require=("acme",)), Purpose.LOAD), Allowed)
+    assert isinstance(admit(replace(candidate, require=("acme", "corp")), Purpose.LOAD), Denied)
 
 
 @pytest.mark.parametrize("policy", ApprovalMode)
@@ -367,10 +369,10 @@ def test_every_required_publisher_must_have_signed() -> None:
 def test_another_signer_is_asked_about_whatever_a_policy_allows(
     policy: ApprovalMode, signature: SignatureVerdict
 ) -> None:
-    candidate = Candidate(
+    candidate = AdmissionRequest(
         origin=DEMO, entry=ENTRY, approval_mode=policy, signer="acme key:ab", signature=signature
     )
-    decision = admit(candidate, Act.LOAD)
+    decision = admit(candidate, Purpose.LOAD)
     if policy in (ApprovalMode.NEVER, ApprovalMode.PINNED):
         assert isinstance(decision, Denied)
     elif signature is SIGNED:
@@ -380,18 +382,20 @@ def test_another_signer_is_asked_about_whatever_a_policy_allows(
         assert decision.reason is Reason.SIGNER
         assert "was signed by acme" in decision.signer_change
     # What was approved with exactly these files was approved with this signature.
-    approved = admit(replace(candidate, approval=APPROVED), Act.LOAD)
+    approved = admit(replace(candidate, approval=APPROVED), Purpose.LOAD)
     assert isinstance(approved, Allowed) is (policy is not ApprovalMode.NEVER)
 
 
 def test_a_signer_that_nobody_checked_is_no_change() -> None:
-    candidate = Candidate(origin=DEMO, entry=ENTRY, approval_mode=ApprovalMode.ALWAYS, signer="acme key:ab")
-    assert admit(candidate, Act.LOAD) == Allowed(NO_GRANTS)
+    candidate = AdmissionRequest(
+        origin=DEMO, entry=ENTRY, approval_mode=ApprovalMode.ALWAYS, signer="acme key:ab"
+    )
+    assert admit(candidate, Purpose.LOAD) == Allowed(NO_GRANTS)
 
 
 @pytest.mark.parametrize("policy", ApprovalMode)
 def test_what_the_user_declined_is_loaded_by_no_policy_until_it_is_approved(policy: ApprovalMode) -> None:
-    candidate = Candidate(origin=DEMO, entry=ENTRY, approval_mode=policy, declined=True)
-    assert isinstance(admit(candidate, Act.LOAD), Denied)
-    approved = admit(replace(candidate, approval=APPROVED), Act.LOAD)
+    candidate = AdmissionRequest(origin=DEMO, entry=ENTRY, approval_mode=policy, declined=True)
+    assert isinstance(admit(candidate, Purpose.LOAD), Denied)
+    approved = admit(replace(candidate, approval=APPROVED), Purpose.LOAD)
     assert isinstance(approved, Allowed) is (policy is not ApprovalMode.NEVER)

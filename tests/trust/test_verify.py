@@ -27,7 +27,7 @@ from skillwire.skill import (
     DYNAMIC,
     NO_SIZE,
     Dialect,
-    Draft,
+    DraftDetails,
     SkillEntry,
     SkillResource,
     SkillUri,
@@ -135,7 +135,9 @@ def test_a_dialect_that_lists_no_sizes_is_held_to_its_digests_alone() -> None:
 def test_a_digest_that_an_older_dialect_gave_counts_although_its_list_is_not_complete() -> None:
     entry = make_entry(dynamic=True)
     known = ((entry.uri, digest_of(skill_md())),)
-    draft = dataclasses.replace(entry, draft=Draft(dialect=Dialect.INDEX_WITH_FRONTMATTER, digests=known))
+    draft = dataclasses.replace(
+        entry, draft=DraftDetails(dialect=Dialect.INDEX_WITH_FRONTMATTER, digests=known)
+    )
     assert not verify_skill_md(check_entry(draft), skill_md(), DEMO).file.bound
     with pytest.raises(DigestMismatch):
         verify_skill_md(check_entry(draft), skill_md(body="# Other\n"), DEMO)
@@ -148,8 +150,8 @@ def test_a_dialect_without_frontmatter_does_not_ask_for_any(data: bytes) -> None
     assert (skill.frontmatter, skill.body_line) == ({}, 1)
 
 
-def _draft(carried: frozenset[str] | None) -> Draft:
-    return Draft(dialect=Dialect.INDEX, carried=carried)
+def _draft(carried: frozenset[str] | None) -> DraftDetails:
+    return DraftDetails(dialect=Dialect.INDEX, carried=carried)
 
 
 def _files(entry: SkillEntry) -> tuple[SkillResource, ...]:

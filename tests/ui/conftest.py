@@ -12,9 +12,9 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from simulator import Simulator, make_host
-from skillwire.clients import Places, Scope
+from skillwire.clients import BaseDirectories, Scope
 from skillwire.host import ServerConfig, SkillHost
-from skillwire.install import Installer, StateFiles, Upstream, Workspace
+from skillwire.install import Installer, SkillFetcher, StateFiles, Workspace
 from skillwire.server import Address, HttpServer
 from skillwire.server.http.server import listen
 from skillwire.ui import ReviewApp
@@ -52,9 +52,9 @@ def served(
     project.mkdir(parents=True, exist_ok=True)
 
     def installer() -> Installer:
-        places = Places(project=project, home=folder / "home", environment={})
+        places = BaseDirectories(project=project, home=folder / "home", environment={})
         work = Workspace.open(Scope.PROJECT, places=places, files=StateFiles(folder / "install"))
-        return Installer(work, Upstream(project))
+        return Installer(work, SkillFetcher(project))
 
     async def run(started: Callable[[tuple[SkillHost, ReviewApp, str, HttpServer]], None]) -> None:
         async with AsyncExitStack() as stack:

@@ -10,7 +10,7 @@ import pytest
 from simulator import Simulator
 from skillwire.access import Callers
 from skillwire.consent import State
-from skillwire.ui.access import LINK_SECONDS, SESSION_SECONDS, Access, local_path
+from skillwire.ui.access import LINK_SECONDS, SESSION_SECONDS, PageAccess, local_path
 from ui.visitor import BASE, Visitor, visiting
 
 pytestmark = pytest.mark.anyio
@@ -168,7 +168,7 @@ async def test_a_token_is_no_link_and_a_link_is_no_token(tmp_path: Path) -> None
 
 def test_links_and_sessions_end() -> None:
     now = 0.0
-    access = Access.for_server(["127.0.0.1"], 1, clock=lambda: now)
+    access = PageAccess.for_server(["127.0.0.1"], 1, clock=lambda: now)
     late, used = access.new_link(), access.new_link()
     opened = access.open_session(used, is_link=True)
     assert opened is not None

@@ -10,8 +10,8 @@ import pytest
 
 from install.workspaces import write_skill
 from simulator import Simulator
-from skillwire.clients import Places, Scope
-from skillwire.install import Installer, StateFiles, Upstream, Workspace
+from skillwire.clients import BaseDirectories, Scope
+from skillwire.install import Installer, SkillFetcher, StateFiles, Workspace
 from skillwire.trust import ALL_GRANTS
 from ui.visitor import visiting
 
@@ -25,11 +25,11 @@ def shop() -> Simulator:
 
 
 def project(folder: Path, name: str = "project") -> Installer:
-    places = Places(project=folder / name, home=folder / "home", environment={})
+    places = BaseDirectories(project=folder / name, home=folder / "home", environment={})
     places.project.mkdir(parents=True, exist_ok=True)
     return Installer(
         Workspace.open(Scope.PROJECT, places=places, files=StateFiles(folder / f"state of {name}")),
-        Upstream(places.project),
+        SkillFetcher(places.project),
     )
 
 

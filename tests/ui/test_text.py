@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillwire.text import clean_text, split_hidden
-from skillwire.ui.code import PART_LINES, Line, RowKind, diff_texts, pattern_for, show_text, unified
+from skillwire.ui.code import PART_LINES, CodeLine, RowKind, diff_texts, pattern_for, show_text, unified
 from skillwire.ui.rendering import render_markdown
 
 ALLOWED = {
@@ -237,9 +237,9 @@ def test_a_diff_shows_changed_lines_with_their_numbers_and_what_is_around() -> N
     assert kinds[0] is RowKind.GAP
     assert found.rows[0].skipped == 6
     [changed] = [row for row in found.rows if row.kind is RowKind.CHANGED]
-    assert (changed.old, changed.new) == (Line(10, "10"), Line(10, "ten"))
+    assert (changed.old, changed.new) == (CodeLine(10, "10"), CodeLine(10, "ten"))
     lines = [(row.kind, row.old, row.new) for row in unified(found.rows)]
-    removed, added = (RowKind.REMOVED, Line(10, "10"), None), (RowKind.ADDED, None, Line(10, "ten"))
+    removed, added = (RowKind.REMOVED, CodeLine(10, "10"), None), (RowKind.ADDED, None, CodeLine(10, "ten"))
     assert lines.index(removed) + 1 == lines.index(added)
 
 
@@ -252,8 +252,8 @@ def test_a_diff_has_every_line_of_both_sides(old: list[str], new: list[str]) -> 
         assert not [row for row in found.rows if row.kind is not RowKind.GAP]
         return
     for rows in (found.rows, tuple(unified(found.rows))):
-        assert [row.old for row in rows if row.old is not None] == [*map(Line, count(1), old)]
-        assert [row.new for row in rows if row.new is not None] == [*map(Line, count(1), new)]
+        assert [row.old for row in rows if row.old is not None] == [*map(CodeLine, count(1), old)]
+        assert [row.new for row in rows if row.new is not None] == [*map(CodeLine, count(1), new)]
 
 
 def test_a_diff_of_long_texts_is_quick() -> None:

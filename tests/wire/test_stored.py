@@ -10,7 +10,7 @@ import pytest
 
 from sample_entries import make_entry
 from skillwire.errors import FormatError
-from skillwire.skill import DYNAMIC, NO_SIZE, Dialect, Draft, SkillEntry, digest_of
+from skillwire.skill import DYNAMIC, NO_SIZE, Dialect, DraftDetails, SkillEntry, digest_of
 from skillwire.wire import entry_from_stored, entry_to_stored
 
 FINAL = make_entry(files={"a.md": b"a"})
@@ -18,11 +18,11 @@ assert FINAL.resources is not DYNAMIC
 UNSIZED = dataclasses.replace(
     FINAL,
     resources=tuple(dataclasses.replace(file, size=NO_SIZE) for file in FINAL.resources),
-    draft=Draft(dialect=Dialect.SUMMER_DRAFT),
+    draft=DraftDetails(dialect=Dialect.SUMMER_DRAFT),
 )
 INDEXED = dataclasses.replace(
     make_entry(dynamic=True),
-    draft=Draft(
+    draft=DraftDetails(
         dialect=Dialect.INDEX_WITH_DIGESTS,
         carried=frozenset({"name", "description"}),
         digests=((FINAL.uri, digest_of(b"x")),),

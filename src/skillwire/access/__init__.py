@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from skillwire.access.callers import TokenFile as TokenFile
     from skillwire.access.callers import credentials_of as credentials_of
     from skillwire.access.callers import new_token as new_token
+    from skillwire.access.identity import AccessRefusal as AccessRefusal
     from skillwire.access.identity import BearerIdentity as BearerIdentity
     from skillwire.access.identity import C as C
     from skillwire.access.identity import Caller as Caller
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from skillwire.access.identity import Identity as Identity
     from skillwire.access.identity import OpenIdentity as OpenIdentity
     from skillwire.access.identity import RateLimit as RateLimit
-    from skillwire.access.identity import Refusal as Refusal
     from skillwire.access.oauth import AccessTokens as AccessTokens
     from skillwire.access.oauth import OAuthSettings as OAuthSettings
     from skillwire.access.oauth import SignedIn as SignedIn
@@ -29,7 +29,9 @@ export(
     __name__,
     {
         "callers": "CallerFile Callers TokenFile credentials_of new_token",
-        "identity": "C BearerIdentity Caller Credential Headers Identity OpenIdentity RateLimit Refusal",
+        "identity": (
+            "C AccessRefusal BearerIdentity Caller Credential Headers Identity OpenIdentity RateLimit"
+        ),
         "oauth": "AccessTokens OAuthSettings SignedIn",
     },
 )

@@ -1,4 +1,4 @@
-"""Identity: who sends a request. `Caller` is the answer, `Refusal` is the other one.
+"""Identity: who sends a request. `Caller` is the answer, `AccessRefusal` is the other one.
 
 Every kind of credential passes the same steps in the same order, those of `BearerIdentity`.
 """
@@ -152,7 +152,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class AccessRefusal:
     """Why a request is not served."""
 
     status: int
@@ -167,9 +167,9 @@ class Refusal:
 
 C = TypeVar("C", bound=Caller)
 
-NO_TOKEN: Final = Refusal(status=401, reason="there is no token", is_given=False)
-MALFORMED: Final = Refusal(status=401, reason="the Authorization header has no bearer token")
-NOT_VALID: Final = Refusal(status=401, reason="the token is not valid")
+NO_TOKEN: Final = AccessRefusal(status=401, reason="there is no token", is_given=False)
+MALFORMED: Final = AccessRefusal(status=401, reason="the Authorization header has no bearer token")
+NOT_VALID: Final = AccessRefusal(status=401, reason="the token is not valid")
 
 
 class Identity(Protocol[C]):
@@ -185,7 +185,7 @@ class Identity(Protocol[C]):
         """Where clients find `metadata`; empty where there is none."""
         ...
 
-    async def identify(self, headers: Headers, address: str) -> C | Refusal:
+    async def identify(self, headers: Headers, address: str) -> C | AccessRefusal:
         """The caller with these headers, from this address. Raises a `SourceError` if nobody can tell."""
         ...
 
@@ -207,7 +207,7 @@ class OpenIdentity:
     def __init__(self) -> None:
         self._user = Caller()
 
-    async def identify(self, headers: Headers, address: str) -> Caller | Refusal:
+    async def identify(self, headers: Headers, address: str) -> Caller | AccessRefusal:
         return self._user
 
     async def recheck(self, callers: Sequence[Caller]) -> Sequence[Caller | None]:
@@ -235,7 +235,7 @@ class BearerIdentity(Generic[C]):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._failures = RateLimit(limits.http_failed_credentials_per_minute, 0)
 
-    async def identify(self, headers: Headers, address: str) -> C | Refusal:
+    async def identify(self, headers: Headers, address: str) -> C | AccessRefusal:
         """The caller, or why there is none."""
         given = [value for name, value in headers if name == b"authorization"]
         if not given:
@@ -247,14 +247,16 @@ class BearerIdentity(Generic[C]):
         if caller is not None:
             return caller
         if seconds := self._failures.peek_seconds(address):
-            return Refusal(status=429, reason="too many tokens that are not valid", retry_seconds=seconds)
+            return AccessRefusal(
+                status=429, reason="too many tokens that are not valid", retry_seconds=seconds
+            )
         caller = await self._find(token)
         if caller is None:
             self._failures.wait_seconds(address)  # Counts it.
             return NOT_VALID
         return caller
 
-    async def _anonymous(self) -> C | Refusal:
+    async def _anonymous(self) -> C | AccessRefusal:
         return NO_TOKEN
 
     def _recent(self, token: bytes) -> C | None:

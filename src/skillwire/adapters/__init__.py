@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
-    from skillwire.adapters.calls import Question as Question
+    from skillwire.adapters.calls import CallQuestion as CallQuestion
 
-export(__name__, {"calls": "Question"})
+export(__name__, {"calls": "CallQuestion"})

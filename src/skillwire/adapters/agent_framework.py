@@ -12,8 +12,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillwire.adapters.calls import Question, ShownQuestions, ask_or_call, may_ask, missing_package, refused
-from skillwire.catalog import RegisteredSkill
+from skillwire.adapters.calls import (
+    CallQuestion,
+    ShownQuestions,
+    ask_or_call,
+    may_ask,
+    missing_package,
+    refused,
+)
+from skillwire.catalog import HostSkill
 from skillwire.host import SkillHost, Tool
 from skillwire.text import clean_line
 
@@ -46,7 +53,7 @@ class HostSkills(ContextProvider):
             context.extend_instructions(self.source_id, catalog)
         context.extend_tools(self.source_id, [self._tool(tool) for tool in self._host.tools()])
 
-    async def question(self, request: Any) -> Question | None:
+    async def question(self, request: Any) -> CallQuestion | None:
         """What to ask the user about an approval request; `None` when the call needs no answer of theirs."""
         call = request.function_call
         return await self._shown.show(self._host, call.name, call.parse_arguments() or {})
@@ -81,7 +88,7 @@ class HostSkillsSource(SkillsSource):
 
 
 class _HostSkill(Skill):
-    def __init__(self, host: SkillHost, skill: RegisteredSkill) -> None:
+    def __init__(self, host: SkillHost, skill: HostSkill) -> None:
         self._host = host
         self._handle = skill.handle
         described = clean_line(skill.entry.description, limit=1000).text or "(no description)"
@@ -100,7 +107,7 @@ class _HostSkill(Skill):
     async def _call(self, name: str, arguments: dict[str, str]) -> str:
         tool = next(tool for tool in self._host.tools() if tool.name == name)
         outcome = await ask_or_call(self._host, tool, arguments)
-        return (refused(outcome) if isinstance(outcome, Question) else outcome).text
+        return (refused(outcome) if isinstance(outcome, CallQuestion) else outcome).text
 
 
 class _HostResource(SkillResource):

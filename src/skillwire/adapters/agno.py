@@ -12,7 +12,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from skillwire.adapters.calls import Question, ShownQuestions, may_ask, missing_package
+from skillwire.adapters.calls import CallQuestion, ShownQuestions, may_ask, missing_package
 from skillwire.host import SkillHost, Tool, run_sync
 
 try:
@@ -46,12 +46,12 @@ class HostSkills(Skills):
     def get_tools(self) -> list[Function]:
         return [self._function(tool, is_async=_has_loop()) for tool in self._host.tools()]
 
-    async def question(self, requirement: Any) -> Question | None:
+    async def question(self, requirement: Any) -> CallQuestion | None:
         """What to ask the user about a requirement of a paused run; `None` when nothing has to be asked."""
         call = requirement.tool_execution
         return await self._shown.show(self._host, call.tool_name, call.tool_args or {})
 
-    def question_sync(self, requirement: Any) -> Question | None:
+    def question_sync(self, requirement: Any) -> CallQuestion | None:
         """The same as `question`, for synchronous programs."""
         return run_sync(self._host, self.question, requirement)
 

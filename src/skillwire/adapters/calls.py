@@ -1,8 +1,8 @@
 """Shared by the adapters: calls of skill tools, and the question to the user that a call may need.
 
-A host with `ask` asks there. Without it, a call that needs the user comes back as a `Question`; the framework
-pauses in its own way, and the same call is made again with `yes`, the digest of what the user was shown. A
-yes to other files than the skill has by then is no yes: the call comes back with another question.
+A host with `ask` asks there. Without it, a call that needs the user comes back as a `CallQuestion`; the
+framework pauses in its own way, and the same call is made again with `yes`, the digest of what the user was
+shown. A yes to other files than the skill has by then is no yes: the call comes back with another question.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def missing_package(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundErr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class CallQuestion:
     """What to ask the user before a call continues."""
 
     text: str
@@ -93,17 +93,17 @@ async def answered_calls(
 
 async def ask_or_call(
     host: SkillHost, tool: Tool, arguments: Mapping[str, Any], *, yes: str = ""
-) -> ToolResult | Question:
+) -> ToolResult | CallQuestion:
     """The result of a call, or the question that has to be answered first. From any thread or event loop."""
     return await on_loop(host, _ask_or_call, host, tool, arguments, yes)
 
 
 async def _ask_or_call(
     host: SkillHost, tool: Tool, arguments: Mapping[str, Any], yes: str
-) -> ToolResult | Question:
+) -> ToolResult | CallQuestion:
     if host.admin.can_ask:
         return await tool.handler(arguments)
-    questions: list[Question] = []
+    questions: list[CallQuestion] = []
 
     given = yes.split()
 
@@ -134,11 +134,11 @@ class ShownQuestions:
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
 
-    async def show(self, host: SkillHost, name: str, arguments: Mapping[str, Any]) -> Question | None:
+    async def show(self, host: SkillHost, name: str, arguments: Mapping[str, Any]) -> CallQuestion | None:
         """The question that a call needs answered; `None` when it needs none. Nothing is loaded for a no."""
         tool = next((tool for tool in host.tools() if tool.name == name), None)
         outcome = await ask_or_call(host, tool, arguments) if tool else None
-        if not isinstance(outcome, Question):
+        if not isinstance(outcome, CallQuestion):
             return None
         self._shown[_call_key(name, arguments)] = outcome.digest
         return outcome
@@ -147,7 +147,7 @@ class ShownQuestions:
         """The result of a call that the framework let through."""
         yes = self._shown.pop(_call_key(tool.name, arguments), "")
         outcome = await ask_or_call(host, tool, arguments, yes=yes)
-        return refused(outcome) if isinstance(outcome, Question) else outcome
+        return refused(outcome) if isinstance(outcome, CallQuestion) else outcome
 
 
 def may_ask(tool: Tool) -> bool:
@@ -155,7 +155,7 @@ def may_ask(tool: Tool) -> bool:
     return tool.name not in (READ_TOOL, LIST_TOOL, SEARCH_TOOL)
 
 
-def refused(question: Question) -> ToolResult:
+def refused(question: CallQuestion) -> ToolResult:
     """What a model is told of a call that the user did not agree to, or was not asked about as it is now."""
     what = f"the skill {question.skill}" if question.skill else "this read"
     return ToolResult(
@@ -164,8 +164,8 @@ def refused(question: Question) -> ToolResult:
     )
 
 
-def _about_skill(host: SkillHost, request: ApprovalRequest) -> Question:
-    return Question(
+def _about_skill(host: SkillHost, request: ApprovalRequest) -> CallQuestion:
+    return CallQuestion(
         text=host.style.confirmation(request),
         digest=str(request.digest or request.seen_digest),
         skill=request.skill.handle,
@@ -173,11 +173,11 @@ def _about_skill(host: SkillHost, request: ApprovalRequest) -> Question:
     )
 
 
-def _about_read(request: ReadRequest) -> Question:
+def _about_read(request: ReadRequest) -> CallQuestion:
     held = ", ".join(str(origin) for origin in request.held)
     uri = shown_uri(request.uri)
     named = json.dumps([request.uri, str(request.target), held])
-    return Question(
+    return CallQuestion(
         text=f"Read {uri} from {request.target}, while a skill from {held} is in use?",
         digest=f"sha256:{hashlib.sha256(named.encode()).hexdigest()}",
         server=request.target.label,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from skillwire.clients import Places, Scope, agents
+from skillwire.clients import BaseDirectories, Scope, agents
 from skillwire.errors import VerificationError
 from skillwire.install import Link, LockedSkill, Tree, parse_lock
 from skillwire.install.disk import look_at
@@ -32,7 +32,7 @@ def skill_options(project: str | Path = ".", *, only: tuple[str, ...] = ()) -> d
     file = root / LOCK_NAME
     lock = parse_lock(file.read_text("utf-8"), file=str(file))
     wanted = [lock.require(name) for name in only] if only else list(lock.skills)
-    folder = Places.here(root).folder(agents()[_AGENT], Scope.PROJECT)
+    folder = BaseDirectories.here(root).folder(agents()[_AGENT], Scope.PROJECT)
     assert folder is not None, "Claude Code has a folder in every project"  # noqa: S101
     problems = [f"{skill.name} {problem}" for skill in wanted if (problem := _problem(folder, skill))]
     if problems:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, refused
+from skillwire.adapters.calls import CallQuestion, ask_or_call, field, missing_package, refused
 from skillwire.host import SkillHost, Tool
 
 try:
@@ -60,7 +60,7 @@ class _HostTool(BaseTool):
             shown = self._asked.pop(call_id, "")
             yes = str(field(confirmation.payload, "digest") or shown) if confirmation.confirmed else ""
         outcome = await ask_or_call(self._host, self._tool, args, yes=yes)
-        if isinstance(outcome, Question):
+        if isinstance(outcome, CallQuestion):
             if confirmation is not None:  # A no, or a yes to other files than there are now.
                 return {"error": refused(outcome).text}
             self._asked[call_id] = outcome.digest

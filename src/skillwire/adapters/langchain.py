@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from skillwire.adapters.calls import Question, ask_or_call, missing_package, refused
+from skillwire.adapters.calls import CallQuestion, ask_or_call, missing_package, refused
 from skillwire.host import SkillHost, Tool, ToolResult, run_sync
 
 try:
@@ -50,7 +50,7 @@ class SkillMiddleware(AgentMiddleware):
             return handler(request)
         arguments = request.tool_call["args"]
         outcome = run_sync(self._host, partial(ask_or_call, self._host, tool, arguments))
-        if isinstance(outcome, Question):
+        if isinstance(outcome, CallQuestion):
             yes = _asked(outcome)
             outcome = run_sync(self._host, partial(ask_or_call, self._host, tool, arguments, yes=yes))
         return _message(request, outcome)
@@ -61,7 +61,7 @@ class SkillMiddleware(AgentMiddleware):
             return await handler(request)
         arguments = request.tool_call["args"]
         outcome = await ask_or_call(self._host, tool, arguments)
-        if isinstance(outcome, Question):
+        if isinstance(outcome, CallQuestion):
             yes = _asked(outcome)
             outcome = await ask_or_call(self._host, tool, arguments, yes=yes)
         return _message(request, outcome)
@@ -82,15 +82,15 @@ class SkillMiddleware(AgentMiddleware):
         return request.override(tools=tools, system_message=message)
 
 
-def _asked(question: Question) -> str:
+def _asked(question: CallQuestion) -> str:
     """The answer, when the graph continues; the first time this ends the step."""
     answer = interrupt(question.as_dict())
     # A yes is the digest that was shown: the graph may go on much later, when the skill has changed.
     return answer if isinstance(answer, str) else ""
 
 
-def _message(request: Any, outcome: ToolResult | Question) -> ToolMessage:
-    result = refused(outcome) if isinstance(outcome, Question) else outcome
+def _message(request: Any, outcome: ToolResult | CallQuestion) -> ToolMessage:
+    result = refused(outcome) if isinstance(outcome, CallQuestion) else outcome
     return ToolMessage(
         content=result.text,
         tool_call_id=request.tool_call["id"],

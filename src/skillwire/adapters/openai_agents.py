@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, refused
+from skillwire.adapters.calls import CallQuestion, ask_or_call, field, missing_package, refused
 from skillwire.host import SkillHost, Tool
 
 try:
@@ -32,7 +32,7 @@ class AgentSkills:
         """`budget` is for the catalog, in characters."""
         self._host = host
         self._budget = budget
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[str, CallQuestion] = {}
 
     def instructions(self, text: str = "") -> Callable[[Any, Any], str]:
         """Your instructions and the catalog, made again for every turn: for `Agent(instructions=...)`."""
@@ -47,16 +47,16 @@ class AgentSkills:
         """The tools of the host, for `Agent(tools=...)`. Search is offered when the catalog has no room."""
         return [self._tool(tool) for tool in self._host.tools(search=True)]
 
-    def question(self, item: ToolApprovalItem) -> Question | None:
+    def question(self, item: ToolApprovalItem) -> CallQuestion | None:
         """What to ask the user about an interruption; `None` when it is not about a skill of this host."""
         return self._questions.get(str(field(item.raw_item, "call_id")))
 
     def _tool(self, tool: Tool) -> FunctionTool:
         async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
             outcome = await ask_or_call(self._host, tool, arguments)
-            if isinstance(outcome, Question):
+            if isinstance(outcome, CallQuestion):
                 self._questions[call_id] = outcome
-            return isinstance(outcome, Question)
+            return isinstance(outcome, CallQuestion)
 
         async def invoke(context: ToolContext[Any], text: str) -> str:
             # The runner comes here only with the user's yes, or when none was needed.
@@ -67,7 +67,7 @@ class AgentSkills:
                 return f"{tool.name}: the arguments are not JSON"
             yes = question.digest if question else ""
             outcome = await ask_or_call(self._host, tool, arguments, yes=yes)
-            return (refused(outcome) if isinstance(outcome, Question) else outcome).text
+            return (refused(outcome) if isinstance(outcome, CallQuestion) else outcome).text
 
         def is_offered(context: Any, agent: Any) -> bool:
             return any(tool.name == offered.name for offered in self._host.tools())

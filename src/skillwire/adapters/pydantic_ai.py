@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from skillwire.adapters.calls import Question, ask_or_call, field, missing_package, tool_names
+from skillwire.adapters.calls import CallQuestion, ask_or_call, field, missing_package, tool_names
 from skillwire.errors import SkillwireError
 from skillwire.host import ServerTool, SkillHost
 from skillwire.text import for_model
@@ -90,7 +90,7 @@ class SkillToolset(AbstractToolset[Any]):
             yes = str(field(ctx.tool_call_metadata, "digest") or self._asked.pop(call_id, ""))
         own = next(known for known in self._host.tools() if known.name == name)
         outcome = await ask_or_call(self._host, own, tool_args, yes=yes)
-        if isinstance(outcome, Question):
+        if isinstance(outcome, CallQuestion):
             self._asked[call_id] = outcome.digest
             raise ApprovalRequired(metadata=outcome.as_dict())
         if outcome.is_error:

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from skillwire.catalog.naming import fold_handle as fold_handle
     from skillwire.catalog.naming import plain_name as plain_name
     from skillwire.catalog.naming import skill_path as skill_path
-    from skillwire.catalog.registry import Changes as Changes
-    from skillwire.catalog.registry import Collision as Collision
-    from skillwire.catalog.registry import RegisteredSkill as RegisteredSkill
-    from skillwire.catalog.registry import Registry as Registry
     from skillwire.catalog.render import LIST_TOOL as LIST_TOOL
     from skillwire.catalog.render import LOAD_TOOL as LOAD_TOOL
     from skillwire.catalog.render import READ_TOOL as READ_TOOL
@@ -36,6 +32,10 @@ if TYPE_CHECKING:
     from skillwire.catalog.render import render_catalog as render_catalog
     from skillwire.catalog.render import render_file as render_file
     from skillwire.catalog.render import render_skill as render_skill
+    from skillwire.catalog.table import Changes as Changes
+    from skillwire.catalog.table import Collision as Collision
+    from skillwire.catalog.table import HostSkill as HostSkill
+    from skillwire.catalog.table import SkillTable as SkillTable
     from skillwire.catalog.tokenize import Query as Query
     from skillwire.catalog.tokenize import parse_query as parse_query
 
@@ -43,14 +43,14 @@ export(
     __name__,
     {
         "naming": (
-            "EVERYTHING SPEC_NAMING Keeper Naming Selection SkillKey Spellings clean_handle "
-            "fold_handle plain_name skill_path"
+            "EVERYTHING SPEC_NAMING Keeper Naming Selection SkillKey Spellings clean_handle fold_handle "
+            "plain_name skill_path"
         ),
-        "registry": "Changes Collision RegisteredSkill Registry",
         "render": (
-            "LIST_TOOL LOAD_TOOL READ_TOOL SEARCH_TOOL ActiveSkill CatalogText FrameText ItemText "
-            "Replay fit_catalog heading render_catalog render_file render_skill"
+            "LIST_TOOL LOAD_TOOL READ_TOOL SEARCH_TOOL ActiveSkill CatalogText FrameText ItemText Replay "
+            "fit_catalog heading render_catalog render_file render_skill"
         ),
+        "table": "Changes Collision HostSkill SkillTable",
         "tokenize": "Query parse_query",
     },
 )

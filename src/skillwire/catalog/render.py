@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from skillwire.catalog.naming import SkillKey, clean_handle, skill_path
-from skillwire.catalog.registry import RegisteredSkill
+from skillwire.catalog.table import HostSkill
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import DYNAMIC, NO_SIZE, SetDigest, SkillEntry, SkillUri, path_below, skill_root
 from skillwire.text import clean_line, escape_xml
@@ -70,8 +70,8 @@ class CatalogText:
         return not self.omitted and not self.shortened
 
 
-ItemText: TypeAlias = Callable[[RegisteredSkill], str]
-FrameText: TypeAlias = Callable[[Sequence[str], int, Sequence[RegisteredSkill]], str]
+ItemText: TypeAlias = Callable[[HostSkill], str]
+FrameText: TypeAlias = Callable[[Sequence[str], int, Sequence[HostSkill]], str]
 """Builds the whole text from the items, the number of skills that did not fit, and the skills in it."""
 
 
@@ -81,7 +81,7 @@ def is_for_models(entry: SkillEntry) -> bool:
     return not any(entry.frontmatter.get(key) is True for key in spellings)
 
 
-def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAULT_LIMITS) -> CatalogText:
+def render_catalog(skills: Iterable[HostSkill], *, limits: Limits = DEFAULT_LIMITS) -> CatalogText:
     """The skills as text for a system prompt, at most `limits.catalog_chars` long; empty without skills.
 
     The order is that of `skills`. If not everything fits, every origin gets an equal share, so that a server
@@ -93,7 +93,7 @@ def render_catalog(skills: Iterable[RegisteredSkill], *, limits: Limits = DEFAUL
     whole = fit_catalog(all_skills, lambda skill: items[skill.key], _frame, limits=limits)
     if whole.omitted == 0:
         return whole
-    origins: dict[Origin, list[RegisteredSkill]] = {}
+    origins: dict[Origin, list[HostSkill]] = {}
     for skill in all_skills:
         origins.setdefault(skill.origin, []).append(skill)
     room = limits.catalog_chars - len(_frame([], 0, all_skills, is_whole=False)) - 1
@@ -128,7 +128,7 @@ class _Part:
     shortened: int = 0
 
 
-def _part(skills: Sequence[RegisteredSkill], room: int, limits: Limits) -> _Part:
+def _part(skills: Sequence[HostSkill], room: int, limits: Limits) -> _Part:
     """As much about the skills of one origin as fits, without full descriptions."""
     origin = skills[0].origin
     handles = tuple(skill.handle for skill in skills)
@@ -178,7 +178,7 @@ def _names_line(origin: Origin, handles: Sequence[str], more: str) -> str:
     return f'<names {place}="{escape_xml(origin.label)}">{named}{rest}</names>'
 
 
-def _groups(skills: Sequence[RegisteredSkill]) -> list[str]:
+def _groups(skills: Sequence[HostSkill]) -> list[str]:
     """The first parts of the paths or names of skills, with their counts, largest first."""
     counts: Counter[str] = Counter()
     for skill in skills:
@@ -188,14 +188,14 @@ def _groups(skills: Sequence[RegisteredSkill]) -> list[str]:
 
 
 def fit_catalog(
-    skills: Iterable[RegisteredSkill], item: ItemText, frame: FrameText, *, limits: Limits = DEFAULT_LIMITS
+    skills: Iterable[HostSkill], item: ItemText, frame: FrameText, *, limits: Limits = DEFAULT_LIMITS
 ) -> CatalogText:
     """A catalog in any format: `item` renders one skill, `frame` combines the rendered ones."""
     all_skills = tuple(skills)
     if not all_skills:
         return CatalogText("")
     items = {skill.key: item(skill) for skill in all_skills}
-    shown: Sequence[RegisteredSkill] = all_skills
+    shown: Sequence[HostSkill] = all_skills
     text = frame([*items.values()], 0, shown)
     if len(text) > limits.catalog_chars:
         room = limits.catalog_chars - len(frame((), len(all_skills), all_skills))
@@ -214,8 +214,8 @@ def fit_catalog(
 
 
 def render_found(
-    skills: Iterable[RegisteredSkill],
-    partial: Iterable[RegisteredSkill] = (),
+    skills: Iterable[HostSkill],
+    partial: Iterable[HostSkill] = (),
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> str:
@@ -324,7 +324,7 @@ def heading(what: str, origin: Origin, fenced: Fenced) -> str:
     return " ".join(parts)
 
 
-def _catalog_item(skill: RegisteredSkill, limits: Limits, length: int | None = None) -> str:
+def _catalog_item(skill: HostSkill, limits: Limits, length: int | None = None) -> str:
     """A skill with its description; with `length`, shortened to it and without the URI."""
     description = clean_line(skill.entry.description, limit=length or limits.description_chars).text
     place = "directory" if skill.origin.is_local else "server"
@@ -342,9 +342,7 @@ def _catalog_item(skill: RegisteredSkill, limits: Limits, length: int | None = N
     )
 
 
-def _frame(
-    items: Sequence[str], omitted: int, skills: Iterable[RegisteredSkill], *, is_whole: bool = True
-) -> str:
+def _frame(items: Sequence[str], omitted: int, skills: Iterable[HostSkill], *, is_whole: bool = True) -> str:
     lines = [_OPEN, _HOW]
     if not is_whole or omitted:
         lines.append(_HINT)
@@ -357,7 +355,7 @@ def _omitted(number: int) -> str:
     return f"Not shown for lack of room: {number} more {'skill' if number == 1 else 'skills'}."
 
 
-def _in_turns(skills: Sequence[RegisteredSkill]) -> list[RegisteredSkill]:
+def _in_turns(skills: Sequence[HostSkill]) -> list[HostSkill]:
     """The first skill of every origin, then the second of every origin, and so on."""
     by_origin = sorted(skills, key=lambda skill: skill.origin)
     ranked = [
@@ -418,7 +416,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ReplayText:
     """A loaded skill, fenced, or the reason why it must not be repeated."""
 
     handle: str
@@ -432,13 +430,13 @@ _MOST_NAMED = 20
 _NO_ROOM = "has no room here"
 
 
-def fit_replay(candidates: Sequence[Candidate], budget: int) -> Replay:
+def fit_replay(candidates: Sequence[ReplayText], budget: int) -> Replay:
     """The texts in the given order, each once, within a number of characters; omitted skills are named.
 
     A text is included if it fits together with the names of all omitted skills. If not even the names fit,
     the result is empty.
     """
-    replayed: list[Candidate] = []
+    replayed: list[ReplayText] = []
     first_of: dict[SetDigest, str] = {}
     notes: dict[str, str] = {}
     for one in candidates:
@@ -461,7 +459,7 @@ def fit_replay(candidates: Sequence[Candidate], budget: int) -> Replay:
     return Replay(text, tuple(one.handle for one in replayed), tuple(notes))
 
 
-def _text(replayed: Sequence[Candidate], notes: Mapping[str, str]) -> str:
+def _text(replayed: Sequence[ReplayText], notes: Mapping[str, str]) -> str:
     parts = [_HEAD, *(one.text for one in replayed)] if replayed else []
     if notes:
         named = [f"{handle} {note}" for handle, note in notes.items()]

@@ -8,7 +8,7 @@ from typing import Final
 
 from skillwire.chat.session import ChatError, ChatSession, find_model
 from skillwire.errors import SkillNotFound
-from skillwire.host import Status
+from skillwire.host import ConnectionStatus
 from skillwire.text import clean_text, safe_line
 from skillwire.words import counted
 
@@ -107,7 +107,7 @@ class SessionCommands:
             )
             dialects = ", ".join(dialect.meaning for dialect in state.dialects)
             lines.append(f"{state.label}  {state.place}  {state.status.value}")
-            if state.status is Status.READY:
+            if state.status is ConnectionStatus.READY:
                 speaks = f"  {declared}; MCP {state.era}" + (f"; {dialects}" if dialects else "")
                 own = [tool.name for tool in tools if tool.server == state.label]
                 lines += [speaks, f"  {counted(len(skills), 'skill')}, {counted(len(own), 'tool')}"]

@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> int:
-    from skillwire.cli.line import read_line, run_line
+    from skillwire.cli.line import parse_line, run_line
     from skillwire.cli.output import OutputError
     from skillwire.cli.output import error as print_error
     from skillwire.cli.parser import UsageError
@@ -35,7 +35,7 @@ def _run(words: list[str]) -> int:
 
     name = ""
     try:
-        line = read_line(words)
+        line = parse_line(words)
         name = line.name
         return run_line(line)
     except UsageError as error:

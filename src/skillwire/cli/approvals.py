@@ -11,7 +11,7 @@ from skillwire.cli.parser import UsageError
 from skillwire.errors import ApprovalRequired, FormatError, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.catalog import RegisteredSkill
+    from skillwire.catalog import HostSkill
     from skillwire.consent import ApprovalRequest, ConsentStore, Key, Record
     from skillwire.host import SkillHost
     from skillwire.skill import Digest
@@ -131,7 +131,7 @@ def _check_names(command: str, names: tuple[str, ...], everything: bool, on: str
         raise UsageError(f"NAME is missing: write skillwire {command} [OPTIONS] NAME")
 
 
-def _refused(message: str, skill: RegisteredSkill | None = None) -> ApprovalRequired:
+def _refused(message: str, skill: HostSkill | None = None) -> ApprovalRequired:
     origin, uri = (skill.origin.label, skill.uri) if skill else ("", "")
     return ApprovalRequired(message, reason="denied", origin=origin, uri=uri)
 
@@ -147,13 +147,13 @@ def _is_pattern(name: str) -> bool:
 
 async def _selected(
     host: SkillHost, names: tuple[str, ...], on: str | None, *, dynamic: bool = False
-) -> list[RegisteredSkill]:
+) -> list[HostSkill]:
     """The skills that are meant, each once: by name, by pattern, or all of a server that are not approved."""
     from fnmatch import fnmatchcase
 
     from skillwire.errors import SkillNotFound
 
-    selected: dict[object, RegisteredSkill] = {}
+    selected: dict[object, HostSkill] = {}
     for name in names:
         if not _is_pattern(name):
             skill = await host.find(name, server=on)
@@ -189,7 +189,7 @@ async def _selected(
     return waiting
 
 
-async def _request(host: SkillHost, skill: RegisteredSkill) -> ApprovalRequest:
+async def _request(host: SkillHost, skill: HostSkill) -> ApprovalRequest:
     """What is asked about a skill, with the digest of exactly the files that are shown (SEC-6)."""
     from skillwire.consent import ApprovalRequest, covered_files
     from skillwire.skill import SkillResource
@@ -472,8 +472,8 @@ def _store() -> ConsentStore:
     import asyncio
 
     from skillwire.consent import ConsentStore
-    from skillwire.host import state_places
+    from skillwire.host import state_paths
 
-    store = ConsentStore(state_places().approvals)
+    store = ConsentStore(state_paths().approvals)
     asyncio.run(store.open())
     return store

@@ -145,7 +145,7 @@ class _Run:
         from skillwire.chat.headless import NobodyThere
         from skillwire.cli.ask import answer, ask_person, person_screen, terminal_callback
         from skillwire.cli.scripts import ask_script
-        from skillwire.host import state_places
+        from skillwire.host import state_paths
 
         chat_model = self._chat_model()
         can_ask = terminal_callback() is not None
@@ -182,7 +182,7 @@ class _Run:
         terminal = ChatTerminal(
             open_host,
             lambda host: self._session(host, chat_model),
-            history=state_places().approvals.parent / "chat-history" if history and not self._demo else None,
+            history=state_paths().approvals.parent / "chat-history" if history and not self._demo else None,
             plain=plain,
             greeting="Type a message, or /help. A session is not kept: when it ends, it is gone.",
             answer=ask_line,

@@ -181,7 +181,7 @@ def _skills() -> list[str]:
     from skillwire.catalog import SPEC_NAMING, SkillKey
     from skillwire.consent import SqliteConsent
     from skillwire.errors import SkillwireError
-    from skillwire.host import default_directories, state_places
+    from skillwire.host import default_directories, state_paths
 
     found = [
         file.parent.name
@@ -189,7 +189,7 @@ def _skills() -> list[str]:
         for file in folder.glob("*/SKILL.md")
     ]
     try:
-        for record in SqliteConsent(state_places().approvals).read():
+        for record in SqliteConsent(state_paths().approvals).read():
             approval, entry = record.approval(), record.shown
             if approval is not None and entry is not None:
                 found.append(SPEC_NAMING.handles(SkillKey(approval.origin, approval.uri), entry)[0])

@@ -9,7 +9,7 @@ from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.errors import SkillNotFound, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.catalog import RegisteredSkill
+    from skillwire.catalog import HostSkill
     from skillwire.host import SkillHost
     from skillwire.install import Workspace
 
@@ -23,9 +23,9 @@ def _list_files(on: str | None, *, as_json: bool) -> None:
     from skillwire.cli.output import counted, human_size, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.files import folder_size
-    from skillwire.host import SkillCache, state_places
+    from skillwire.host import SkillCache, state_paths
 
-    files = sorted(SkillCache(state_places().cache).files(), key=lambda file: (file.origin, file.uri))
+    files = sorted(SkillCache(state_paths().cache).files(), key=lambda file: (file.origin, file.uri))
     if on is not None:
         files = [file for file in files if file.origin.label == on]
     scan_caches = {} if on else {str(path): path.stat().st_size for path in _scan_caches()}
@@ -64,10 +64,10 @@ def _clear(on: str | None, *, as_json: bool) -> None:
 
     from skillwire.cli.output import counted
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host import SkillCache, state_places
+    from skillwire.host import SkillCache, state_paths
     from skillwire.trust import Origin
 
-    kept = SkillCache(state_places().cache)
+    kept = SkillCache(state_paths().cache)
     origins = sorted({file.origin for file in kept.files()})
     if on is not None:
         wanted = Origin.mcp(on)
@@ -101,20 +101,20 @@ def _scan_caches() -> list[Path]:
 
 def _packages() -> list[Path]:
     """The folders of installed packages, one for each list that scripts have."""
-    from skillwire.host import state_places
+    from skillwire.host import state_paths
 
-    return _children(state_places().cache.parent / "packages")
+    return _children(state_paths().cache.parent / "packages")
 
 
 def paths(*, delete: bool, yes: bool, as_json: bool) -> None:
     """Show where configuration, approvals and caches are stored, or delete all but the configuration."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host import project_file, state_places
+    from skillwire.host import project_file, state_paths
     from skillwire.install import StateFiles
     from skillwire.sources import scan_cache_directory
 
-    places = state_places()
+    places = state_paths()
     named = {
         "config": places.config,
         "project": project_file(),
@@ -237,9 +237,9 @@ def disable(
     *, names: tuple[str, ...], project: bool, on: str | None, options: HostOptions, as_json: bool
 ) -> None:
     """Leave skills out: they are not in a model's catalog, and are not loaded."""
-    from skillwire.host import project_file, state_places
+    from skillwire.host import project_file, state_paths
 
-    file = project_file() if project else state_places().config
+    file = project_file() if project else state_paths().config
     skills = _found(names, on, options)
     _write(file, add=[_kept_name(skill) for skill in skills])
     _show("disabled", skills, [file], as_json=as_json)
@@ -248,13 +248,13 @@ def disable(
 def enable(*, names: tuple[str, ...], on: str | None, options: HostOptions, as_json: bool) -> None:
     """Use skills again, in every file of the user's or the project's that disables them."""
     from skillwire.cli.output import printable
-    from skillwire.host import project_file, state_places
+    from skillwire.host import project_file, state_paths
 
     skills = _found(names, on, options)
     changed: list[Path] = []
     for skill in skills:
         spellings = {skill.handle, skill.uri, skill.entry.name, _kept_name(skill)}
-        files = [file for file in (state_places().config, project_file()) if _write(file, remove=spellings)]
+        files = [file for file in (state_paths().config, project_file()) if _write(file, remove=spellings)]
         if not files:
             raise SkillNotFound(
                 f"{printable(skill.handle)} is not disabled by a configuration file: nothing to enable"
@@ -263,12 +263,12 @@ def enable(*, names: tuple[str, ...], on: str | None, options: HostOptions, as_j
     _show("enabled", skills, list(dict.fromkeys(changed)), as_json=as_json)
 
 
-def _found(names: tuple[str, ...], on: str | None, options: HostOptions) -> list[RegisteredSkill]:
+def _found(names: tuple[str, ...], on: str | None, options: HostOptions) -> list[HostSkill]:
     """The skills of these names, disabled or not."""
     from skillwire.catalog import fold_handle
 
-    async def action(host: SkillHost) -> list[RegisteredSkill]:
-        skills: list[RegisteredSkill] = []
+    async def action(host: SkillHost) -> list[HostSkill]:
+        skills: list[HostSkill] = []
         for name in names:
             fold = fold_handle(name)
             known = [skill for skill in host.skills(disabled=True) if on is None or skill.origin.label == on]
@@ -283,7 +283,7 @@ def _found(names: tuple[str, ...], on: str | None, options: HostOptions) -> list
     return with_host(options, action, on=on)
 
 
-def _kept_name(skill: RegisteredSkill) -> str:
+def _kept_name(skill: HostSkill) -> str:
     """What is written to the file: the name with its server or directory, which means this skill in any
     style."""
     return f"{skill.origin.label}/{skill.entry.name}"
@@ -307,7 +307,7 @@ def _write(file: Path, *, add: list[str] | None = None, remove: set[str] | None 
     return True
 
 
-def _show(what: str, skills: list[RegisteredSkill], files: list[Path], *, as_json: bool) -> None:
+def _show(what: str, skills: list[HostSkill], files: list[Path], *, as_json: bool) -> None:
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, origin_words, show_json
 

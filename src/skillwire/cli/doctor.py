@@ -25,7 +25,7 @@ _NEEDED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorCheck:
     """One thing that was checked.
 
     `level` is `ok`, `note` or `problem`. `advice` is what to do about it; only a note or a problem has some.
@@ -59,12 +59,12 @@ def doctor(*, no_servers: bool, timeout: float, as_json: bool) -> int:
     return SourceError.exit_code if problems else 0
 
 
-def _all(*, connect: bool, timeout: float) -> Iterator[Finding]:
+def _all(*, connect: bool, timeout: float) -> Iterator[DoctorCheck]:
     yield from _installation()
     yield from _stored_files()
     settings: HostConfig | None = None
     for finding in _configuration():
-        if isinstance(finding, Finding):
+        if isinstance(finding, DoctorCheck):
             yield finding
         else:
             settings = finding
@@ -76,18 +76,18 @@ def _all(*, connect: bool, timeout: float) -> Iterator[Finding]:
         yield from _guarded("servers", lambda: _servers(settings, timeout))
 
 
-def _guarded(area: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _guarded(area: str, check: Callable[[], Iterator[DoctorCheck]]) -> Iterator[DoctorCheck]:
     """A check that fails is a finding; the others continue."""
     try:
         yield from check()
     except* SkillwireError as failed:
         advice = "fix what it names, then run `skillwire doctor` again"
-        yield Finding(area, "problem", str(_first(failed)), advice)
+        yield DoctorCheck(area, "problem", str(_first(failed)), advice)
     except* ImportError as missing:
         # Servers are connected in tasks, whose errors come in groups.
         advice = f"reinstall Skillwire: {pip_command()}"
         reason = _first(missing)
-        yield Finding(area, "problem", f"not checked, because a package is missing: {reason}", advice)
+        yield DoctorCheck(area, "problem", f"not checked, because a package is missing: {reason}", advice)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> Exception:
@@ -95,19 +95,19 @@ def _first(group: BaseExceptionGroup[Exception]) -> Exception:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _installation() -> Iterator[Finding]:
+def _installation() -> Iterator[DoctorCheck]:
     import shutil
 
     from skillwire.version import VERSION
 
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("installation", "ok", f"Skillwire {VERSION}, Python {python}, {sys.prefix}")
+    yield DoctorCheck("installation", "ok", f"Skillwire {VERSION}, Python {python}, {sys.prefix}")
     for name in _NEEDED:
         try:
             import_module(name)
         except ImportError as error:
             advice = f"reinstall Skillwire: {pip_command()}"
-            yield Finding(
+            yield DoctorCheck(
                 "installation", "problem", f"the package {name} cannot be imported: {error}", advice
             )
     try:
@@ -116,31 +116,33 @@ def _installation() -> Iterator[Finding]:
         version = ""
     if version and not version.startswith("2."):
         advice = f"install Skillwire in an environment of its own: {pip_command()}"
-        yield Finding(
+        yield DoctorCheck(
             "installation", "problem", f"mcp {version} is installed, and Skillwire needs mcp 2", advice
         )
     if shutil.which("skillwire") is None:
         advice = "clients need an absolute path: `skillwire serve PATH --print-config CLIENT` prints one"
-        yield Finding("installation", "note", "the command skillwire is not on the PATH", advice)
+        yield DoctorCheck("installation", "note", "the command skillwire is not on the PATH", advice)
 
 
-def _agents() -> Iterator[Finding]:
+def _agents() -> Iterator[DoctorCheck]:
     """Whether an agent runs this, and what agents may do. Only a person approves."""
     from skillwire.clients import running_agent
     from skillwire.host import agents_may_install
 
     if agents_may_install():
         advice = "to end that, set agents_may_install = false in your own skillwire.toml"
-        yield Finding("agents", "note", "agents may install skills that ask for no tools or code", advice)
+        yield DoctorCheck("agents", "note", "agents may install skills that ask for no tools or code", advice)
     else:
-        yield Finding("agents", "ok", "agents may not install skills or approve them")
+        yield DoctorCheck("agents", "ok", "agents may not install skills or approve them")
     agent = running_agent(os.environ)
     if agent is not None:
         advice = "approve skills in a terminal of your own, or on the review page"
-        yield Finding("agent", "note", f"this command runs inside {agent}: nothing is approved here", advice)
+        yield DoctorCheck(
+            "agent", "note", f"this command runs inside {agent}: nothing is approved here", advice
+        )
 
 
-def _sandbox() -> Iterator[Finding]:
+def _sandbox() -> Iterator[DoctorCheck]:
     """Whether scripts of skills can run here, which is tried."""
     from skillwire.errors import SandboxUnavailable
     from skillwire.limits import DEFAULT_LIMITS
@@ -153,15 +155,15 @@ def _sandbox() -> Iterator[Finding]:
         how = try_sandbox(DEFAULT_LIMITS)
     except SandboxUnavailable as error:
         advice = "`skillwire run` refuses until then; everything else works"
-        yield Finding("sandbox", "note", f"scripts of skills cannot run here: {error}", advice)
+        yield DoctorCheck("sandbox", "note", f"scripts of skills cannot run here: {error}", advice)
     else:
-        yield Finding("sandbox", "ok", f"scripts of skills run in bubblewrap; {how} holds their limits")
+        yield DoctorCheck("sandbox", "ok", f"scripts of skills run in bubblewrap; {how} holds their limits")
 
 
-def _stored_files() -> Iterator[Finding]:
-    from skillwire.host import state_places
+def _stored_files() -> Iterator[DoctorCheck]:
+    from skillwire.host import state_paths
 
-    places = state_places()
+    places = state_paths()
     for name, path in {
         "configuration": places.config,
         "approvals": places.approvals,
@@ -171,118 +173,122 @@ def _stored_files() -> Iterator[Finding]:
         yield from _stored(name, path)
 
 
-def _stored(name: str, path: Path) -> Iterator[Finding]:
+def _stored(name: str, path: Path) -> Iterator[DoctorCheck]:
     """Whether a file or directory of ours can be used, and only by its user."""
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     if there != path and not os.access(there, os.W_OK | os.X_OK):
         advice = f"make {there} writable; until then nothing of this kind is stored"
-        yield Finding("stored files", "problem", f"{name}: {path} cannot be created", advice)
+        yield DoctorCheck("stored files", "problem", f"{name}: {path} cannot be created", advice)
         return
     if there == path and not os.access(path, os.R_OK | os.W_OK):
         advice = f"give yourself access: chmod u+rw {path}"
-        yield Finding("stored files", "problem", f"{name}: {path} cannot be read and written", advice)
+        yield DoctorCheck("stored files", "problem", f"{name}: {path} cannot be read and written", advice)
         return
     if there == path and hasattr(os, "getuid"):
         status = path.stat()
         if status.st_uid != os.getuid():
             advice = f"change its owner, or delete it: chown {os.getuid()} {path}"
-            yield Finding("stored files", "problem", f"{name}: {path} belongs to another user", advice)
+            yield DoctorCheck("stored files", "problem", f"{name}: {path} belongs to another user", advice)
             return
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             advice = f"remove that permission: chmod go-w {path}"
-            yield Finding("stored files", "problem", f"{name}: other users can change {path}", advice)
+            yield DoctorCheck("stored files", "problem", f"{name}: other users can change {path}", advice)
             return
-    yield Finding("stored files", "ok", f"{name}: {path}{'' if there == path else ' (not created yet)'}")
+    yield DoctorCheck("stored files", "ok", f"{name}: {path}{'' if there == path else ' (not created yet)'}")
 
 
-def _configuration() -> Iterator[Finding | HostConfig]:
+def _configuration() -> Iterator[DoctorCheck | HostConfig]:
     from skillwire.host import load_config
 
     try:
         shown = load_config(fill=False)
     except SkillwireError as error:
-        yield Finding("configuration", "problem", str(error), "fix the file; the message names the place")
+        yield DoctorCheck("configuration", "problem", str(error), "fix the file; the message names the place")
         return
     count = len(shown.configured)
     files = ", ".join(map(str, shown.files))
     there = (
         f"{count} server{'' if count == 1 else 's'} in {files}" if files else "there is no skillwire.toml yet"
     )
-    yield Finding("configuration", "ok", there)
+    yield DoctorCheck("configuration", "ok", there)
     for server in shown.untrusted:
         advice = "review and trust it: skillwire trust"
         message = f"server {server.label} of {server.file} is not started: the file is not trusted"
-        yield Finding("configuration", "note", message, advice)
+        yield DoctorCheck("configuration", "note", message, advice)
     try:
         filled = load_config()
         for problem in filled.problems:
-            yield Finding("configuration", "problem", problem, "fix it in the file, or remove it")
+            yield DoctorCheck("configuration", "problem", problem, "fix it in the file, or remove it")
         for server in filled.unusable:
             advice = f"do what it says, or run: skillwire servers disable {server.label}"
-            yield Finding("configuration", "problem", f"server {server.label} {server.reason}", advice)
+            yield DoctorCheck("configuration", "problem", f"server {server.label} {server.reason}", advice)
         yield filled
     except SkillwireError as error:
         advice = "set the variable in this shell, or remove the server"
-        yield Finding("configuration", "problem", str(error), advice)
+        yield DoctorCheck("configuration", "problem", str(error), advice)
 
 
-def _clients() -> Iterator[Finding]:
+def _clients() -> Iterator[DoctorCheck]:
     from skillwire.cli.trust import found_servers
 
     found = found_servers()
     clients = sorted({client for server in found for client in server.clients})
     if not found:
-        yield Finding("clients", "ok", "no other MCP client has servers configured")
+        yield DoctorCheck("clients", "ok", "no other MCP client has servers configured")
         return
-    yield Finding("clients", "ok", f"{len(found)} servers in {', '.join(clients)}")
+    yield DoctorCheck("clients", "ok", f"{len(found)} servers in {', '.join(clients)}")
     for server in found:
         if server.place is None:
             who = ", ".join(server.clients)
             advice = f"see {server.file}; the other servers are not affected"
-            yield Finding("clients", "note", f"{server.name} of {who} is skipped: {server.skipped}", advice)
+            yield DoctorCheck(
+                "clients", "note", f"{server.name} of {who} is skipped: {server.skipped}", advice
+            )
 
 
-def _approvals() -> Iterator[Finding]:
+def _approvals() -> Iterator[DoctorCheck]:
     import asyncio
 
     from skillwire.consent import ConsentStore
-    from skillwire.host import state_places
+    from skillwire.host import state_paths
 
-    store = ConsentStore(state_places().approvals)
+    store = ConsentStore(state_paths().approvals)
     asyncio.run(store.open())
     count = len(store.approved())
     if store.remark:
-        advice = f"approve the skills again; the previous file is saved beside {state_places().approvals}"
-        yield Finding("approvals", "problem", store.remark, advice)
-    yield Finding("approvals", "ok", f"{count} approved skill{'' if count == 1 else 's'}")
+        advice = f"approve the skills again; the previous file is saved beside {state_paths().approvals}"
+        yield DoctorCheck("approvals", "problem", store.remark, advice)
+    yield DoctorCheck("approvals", "ok", f"{count} approved skill{'' if count == 1 else 's'}")
 
 
-def _servers(settings: HostConfig, timeout: float) -> Iterator[Finding]:
+def _servers(settings: HostConfig, timeout: float) -> Iterator[DoctorCheck]:
     from dataclasses import replace
 
     from skillwire.cli.host_options import HostOptions, with_host
-    from skillwire.host import Status
+    from skillwire.host import ConnectionStatus
 
     limited = {
         label: replace(server, connect_seconds=timeout, call_seconds=timeout)
         for label, server in settings.servers.items()
     }
-    findings: list[Finding] = []
+    findings: list[DoctorCheck] = []
 
     async def action(host: SkillHost) -> None:
         for state in host.admin.servers():
             count = sum(
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
             )
-            if state.status is Status.FAILED:
+            if state.status is ConnectionStatus.FAILED:
                 advice = f"check {state.place}, or run: skillwire servers show {state.label}"
-                findings.append(Finding("servers", "problem", f"{state.label}: {state.reason}", advice))
+                findings.append(DoctorCheck("servers", "problem", f"{state.label}: {state.reason}", advice))
             elif not count:
                 advice = "it may not support skills: `skillwire verify` says what it declares"
-                findings.append(Finding("servers", "note", f"{state.label} has no skills", advice))
+                findings.append(DoctorCheck("servers", "note", f"{state.label} has no skills", advice))
             else:
                 skills = f"{count} skill{'' if count == 1 else 's'}"
-                findings.append(Finding("servers", "ok", f"{state.label}: {skills}, protocol {state.era}"))
+                findings.append(
+                    DoctorCheck("servers", "ok", f"{state.label}: {skills}, protocol {state.era}")
+                )
 
     with_host(
         HostOptions(),

@@ -280,10 +280,10 @@ def _audit(options: RunOptions) -> Audit | None:
         return AuditLog(options.audit)
     if options.store is not None:
         from skillwire.cli.registry import open_store
-        from skillwire.host import state_places
+        from skillwire.host import state_paths
         from skillwire.registry import StoreAudit
 
-        return StoreAudit(open_store(options.store), state_places().audit)
+        return StoreAudit(open_store(options.store), state_paths().audit)
     return None
 
 

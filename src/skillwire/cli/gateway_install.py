@@ -16,7 +16,14 @@ from typing import Any, Final, cast
 
 from skillwire.cli.output import info, printable
 from skillwire.cli.parser import UsageError
-from skillwire.clients import Client, ClientConfig, ClientServer, Places, render_entry, writable_clients
+from skillwire.clients import (
+    BaseDirectories,
+    Client,
+    ClientConfig,
+    ClientServer,
+    render_entry,
+    writable_clients,
+)
 from skillwire.clients.edit import (
     ENTRY,
     with_json,
@@ -256,7 +263,11 @@ def _client(id_: str) -> tuple[Client, ClientConfig, ClientFile]:
     client = writable_clients()[id_]
     config = client.config
     assert config is not None  # noqa: S101 - a client without one is not writable
-    of_user = [one for one in client_files(Places.here()) if one.client == client.name and not one.of_project]
+    of_user = [
+        one
+        for one in client_files(BaseDirectories.here())
+        if one.client == client.name and not one.of_project
+    ]
     same = [one for one in of_user if one.read is of_user[0].read]
     return client, config, next((one for one in same if one.path.exists()), same[0])
 

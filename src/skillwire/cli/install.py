@@ -39,7 +39,15 @@ from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, padded, show_json
 from skillwire.errors import FormatError
 from skillwire.files import expand_user
-from skillwire.install import Candidate, Failure, Installer, LockedSkill, Proposal, Report, Workspace
+from skillwire.install import (
+    Candidate,
+    FetchFailure,
+    Installer,
+    InstallReport,
+    LockedSkill,
+    Proposal,
+    Workspace,
+)
 from skillwire.install.apply import merge_reports
 from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
 from skillwire.install.sources import INSTALLED
@@ -47,7 +55,7 @@ from skillwire.trust import ALL_GRANTS, Grants, signer_change
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
-    from skillwire.sources import Reference
+    from skillwire.sources import SourceReference
 
 
 def _asks_for_grants(given: InstallOptions) -> bool:
@@ -132,7 +140,7 @@ def _resolved(sources: Sequence[str], options: HostOptions) -> list[str]:
     return found
 
 
-def _repository(source: str, label: str, options: HostOptions) -> Reference | None:
+def _repository(source: str, label: str, options: HostOptions) -> SourceReference | None:
     """The repository that a text means, unless its first part is a name of any configuration.
 
     Whether that configuration is trusted does not matter: a name must not lead elsewhere because of that.
@@ -201,7 +209,7 @@ def _tokens(sources: Iterable[str], variable: str | None) -> list[tuple[str, str
     return [(f"{escape(place)}*", token) for place in places]
 
 
-def _list(proposal: Proposal, failures: Sequence[Failure], *, as_json: bool) -> None:
+def _list(proposal: Proposal, failures: Sequence[FetchFailure], *, as_json: bool) -> None:
     """What the sources have, without installing anything."""
     skills = [*proposal.candidates, *proposal.known]
     if as_json:
@@ -219,7 +227,7 @@ def _list(proposal: Proposal, failures: Sequence[Failure], *, as_json: bool) -> 
         if skills:
             show_failures(Screen(errors=True), failures)
             info("To install some of them: add --skill NAME. To install all, leave out --list.")
-    conclude(Report(current=tuple(one.name for one in skills)), failures)
+    conclude(InstallReport(current=tuple(one.name for one in skills)), failures)
 
 
 def update(
@@ -356,7 +364,7 @@ async def _show_news(tool: Installer, names: Sequence[str], *, as_json: bool) ->
         if proposal.known:
             screen.line(f"Up to date: {', '.join(one.name for one in proposal.known)}")
         show_failures(screen, proposal.failures)
-    conclude(Report(current=tuple(one.name for one in proposal.known)), proposal.failures)
+    conclude(InstallReport(current=tuple(one.name for one in proposal.known)), proposal.failures)
 
 
 def _news_json(pinned: LockedSkill, candidate: Candidate) -> dict[str, object]:
@@ -412,7 +420,7 @@ def remove(*, names: tuple[str, ...], force: bool, user: bool, as_json: bool) ->
 async def _install(
     tool: Installer,
     proposal: Proposal,
-    failures: list[Failure],
+    failures: list[FetchFailure],
     targets: Iterable[str] = (),
     *,
     by_agent: bool,
@@ -454,9 +462,9 @@ async def _install(
     chosen = [one for one in candidates if one.name not in refused]
     if chosen and not grants:
         if as_json:
-            show_json(report_json(Report(current=known), failures))
+            show_json(report_json(InstallReport(current=known), failures))
         raise nobody_to_ask("not approved") if not can_ask() else _declined()
-    report = Report(current=known)
+    report = InstallReport(current=known)
     if grants:
         with progress(tool, "Installing ..."):
             report = await tool.install(chosen, grants, force=forced)
@@ -475,17 +483,17 @@ async def _install(
         info(f"Not all folders match skillwire.lock: `skillwire sync{tool.workspace.option}` shows which.")
 
 
-async def _restore(tool: Installer, names: Sequence[str]) -> Report:
+async def _restore(tool: Installer, names: Sequence[str]) -> InstallReport:
     """Write the folders of pinned skills that are missing, or that are links and should be copies.
 
     What the user has not approved, or has edited, is left for `skillwire sync`.
     """
     if not names:
-        return Report()
+        return InstallReport()
     _, state, made = tool.compare(only=names)
     left = {skill.name for skill in tool.unaccepted(state, made)} | {step.name for step in made.stopped}
     writes = sorted({step.name for step in made.writes} - left)
-    return await tool.sync(only=writes) if writes else Report()
+    return await tool.sync(only=writes) if writes else InstallReport()
 
 
 def _missing_grants(
@@ -511,21 +519,21 @@ async def _accepts_signer(
     return asking and await ask_yes(screen, f"{candidate.name} {change}. Install it anyway?")
 
 
-def _signer_refused(candidate: Candidate, also: str) -> Failure:
+def _signer_refused(candidate: Candidate, also: str) -> FetchFailure:
     from skillwire.errors import RefusedByPolicy
 
     words = (
         f"{candidate.name}: its signer changed, and that was not accepted; find out why, then run "
         f"`skillwire update{also}` on a terminal, or add --allow-signer"
     )
-    return Failure(candidate.name, RefusedByPolicy(words))
+    return FetchFailure(candidate.name, RefusedByPolicy(words))
 
 
 def _show_proposal(
     screen: Screen,
     tool: Installer,
     proposal: Proposal,
-    failures: Sequence[Failure],
+    failures: Sequence[FetchFailure],
     targets: Iterable[str],
 ) -> None:
     if proposal.candidates or proposal.known or len(failures) > 1:  # One alone is what the command ends with.
@@ -561,14 +569,16 @@ def _show_update(screen: Screen, tool: Installer, before: LockedSkill, candidate
     )
 
 
-def _show(report: Report, *, as_json: bool, extra: Iterable[Failure] = (), checked: bool = True) -> None:
+def _show(
+    report: InstallReport, *, as_json: bool, extra: Iterable[FetchFailure] = (), checked: bool = True
+) -> None:
     if as_json:
         show_json(report_json(report, tuple(extra)))
     else:
         show_report(Screen(), report, extra=tuple(extra), checked=checked)
 
 
-def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[Failure]]:
+def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[FetchFailure]]:
     """The sources, with lock files of other tools replaced by what they name; also the digests that those
     files pin, by source, and what in them cannot be fetched.
     """
@@ -578,7 +588,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
 
     given: list[str] = []
     digests: dict[str, str] = {}
-    unusable: list[Failure] = []
+    unusable: list[FetchFailure] = []
     for source in sources:
         path = expand_user(source)
         if not is_foreign_lock(path):
@@ -590,7 +600,7 @@ def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[F
             raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
         for row in parse_foreign_lock(text, path.name):
             if row.problem:
-                unusable.append(Failure(row.name, SourceError(f"{row.name}: {row.problem}")))
+                unusable.append(FetchFailure(row.name, SourceError(f"{row.name}: {row.problem}")))
                 continue
             given.append(row.source)
             if row.digest is not None:
@@ -609,7 +619,9 @@ def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
     ]
     if not bad:
         return proposal
-    failures = [Failure(one.name, not_what_is_pinned(one.skill, digests[one.skill.source])) for one in bad]
+    failures = [
+        FetchFailure(one.name, not_what_is_pinned(one.skill, digests[one.skill.source])) for one in bad
+    ]
     return replace(
         proposal,
         candidates=tuple(one for one in proposal.candidates if one not in bad),
@@ -617,13 +629,13 @@ def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
     )
 
 
-def _not_there(name: str, places: str) -> Failure:
+def _not_there(name: str, places: str) -> FetchFailure:
     from skillwire.errors import SkillNotFound
 
     words = (
         f"{places} has no skill called {printable(name)}: without --skill, `skillwire add` shows all it has"
     )
-    return Failure(name, SkillNotFound(words))
+    return FetchFailure(name, SkillNotFound(words))
 
 
 def _declined() -> Exception:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
     from skillwire.cli.screen import Screen
     from skillwire.host import ServerConfig
-    from skillwire.install import Candidate, Installer, Outcome, Powers, Workspace
+    from skillwire.install import Candidate, Installer, Powers, StepResult, Workspace
     from skillwire.trust import Grants
 
 Result = TypeVar("Result")
@@ -51,15 +51,15 @@ def installer(
 ) -> Installer:
     """The operations on a workspace, with the servers of the configuration. `tokens` are those of patterns of
     sites, before what the configuration says."""
-    from skillwire.install import Installer, Upstream
+    from skillwire.install import Installer, SkillFetcher
 
     if options is None:  # Nothing is fetched: what is configured does not matter.
-        return Installer(work, Upstream(work.places.project), record=_Record({}), on_wait=_say_waiting)
+        return Installer(work, SkillFetcher(work.places.project), record=_Record({}), on_wait=_say_waiting)
     from skillwire.host import load_publishers
     from skillwire.host.config.file import site_tokens
 
     settings = options.settings()
-    upstream = Upstream(
+    upstream = SkillFetcher(
         work.places.project,
         servers=settings.servers,
         publishers=load_publishers(settings.publishers),
@@ -178,7 +178,7 @@ def progress(work: Installer, start: str = "Contacting the sources ...") -> Gene
             written = f"; {counted(installed, 'folder')} done" if installed else ""
             status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files{written}"))
 
-        def count(outcome: Outcome) -> None:
+        def count(outcome: StepResult) -> None:
             nonlocal installed
             installed += 1
             if not fetching:

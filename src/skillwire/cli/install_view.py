@@ -21,15 +21,15 @@ from skillwire.errors import (
     VerificationError,
 )
 from skillwire.install import (
-    Act,
     Candidate,
-    Failure,
+    FetchFailure,
+    InstallReport,
     LockedFile,
     LockedSkill,
     Plan,
     Powers,
-    Report,
     Step,
+    StepKind,
     Tree,
     VersionStore,
     Workspace,
@@ -168,7 +168,11 @@ def show_changes(
             screen.line("  ", ("mode", "yellow"), f"  {shown_path(file.path)} {word}")
 
 
-_ACT_STYLES: Final = {Act.CURRENT: "green", Act.EDITED: "bold yellow", Act.FOREIGN: "bold yellow"}
+_ACT_STYLES: Final = {
+    StepKind.CURRENT: "green",
+    StepKind.EDITED: "bold yellow",
+    StepKind.FOREIGN: "bold yellow",
+}
 
 
 def show_step(screen: Screen, step: Step) -> None:
@@ -181,10 +185,10 @@ def show_step(screen: Screen, step: Step) -> None:
 
 def show_report(
     screen: Screen,
-    report: Report,
+    report: InstallReport,
     versions: VersionStore | None = None,
     *,
-    extra: Sequence[Failure] = (),
+    extra: Sequence[FetchFailure] = (),
     checked: bool = True,
 ) -> None:
     """What was done, one line per group, and what was not done, one line per skill.
@@ -217,7 +221,7 @@ def show_report(
         show_failures(screen, (*report.refused, *report.failures))
 
 
-def show_failures(screen: Screen, failures: Iterable[Failure]) -> None:
+def show_failures(screen: Screen, failures: Iterable[FetchFailure]) -> None:
     """Why skills were not installed, one line for each reason, with their names in front."""
     names: dict[str, list[str]] = {}
     for failure in failures:
@@ -242,7 +246,7 @@ def _show_edit(screen: Screen, step: Step, versions: VersionStore) -> None:
     )
 
 
-def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | None:
+def only_failure(report: InstallReport, extra: Sequence[FetchFailure] = ()) -> FetchFailure | None:
     """The only failure, if nothing else was done and nothing else is to be reported."""
     failed = (*report.refused, *report.failures, *extra)
     done = report.installed or report.updated or report.removed or report.current or report.stopped
@@ -250,7 +254,7 @@ def only_failure(report: Report, extra: Sequence[Failure] = ()) -> Failure | Non
 
 
 def conclude(
-    report: Report, extra: Sequence[Failure] = (), *, force: str = "overwrites", also: str = ""
+    report: InstallReport, extra: Sequence[FetchFailure] = (), *, force: str = "overwrites", also: str = ""
 ) -> None:
     """Raise the error that has the exit code for the report; return if everything was done."""
     failed = (*report.refused, *report.failures, *extra)
@@ -409,12 +413,12 @@ def step_json(step: Step) -> dict[str, object]:
 def plan_json(made: Plan) -> dict[str, object]:
     return {
         "in_sync": made.is_done,
-        "steps": [step_json(step) for step in made.steps if step.act is not Act.CURRENT],
-        "current": sorted({step.name for step in made.steps if step.act is Act.CURRENT}),
+        "steps": [step_json(step) for step in made.steps if step.act is not StepKind.CURRENT],
+        "current": sorted({step.name for step in made.steps if step.act is StepKind.CURRENT}),
     }
 
 
-def report_json(report: Report, extra: Sequence[Failure] = ()) -> dict[str, object]:
+def report_json(report: InstallReport, extra: Sequence[FetchFailure] = ()) -> dict[str, object]:
     return {
         "installed": list(report.installed),
         "updated": list(report.updated),
@@ -427,6 +431,6 @@ def report_json(report: Report, extra: Sequence[Failure] = ()) -> dict[str, obje
     }
 
 
-def failure_json(failure: Failure) -> dict[str, object]:
+def failure_json(failure: FetchFailure) -> dict[str, object]:
     error: SkillwireError = failure.error
     return {"name": failure.what, "reason": str(error), "exit_code": error.exit_code}

@@ -19,7 +19,7 @@ _SERVERS: Final = ("serve", "gateway")
 _SELDOM: Final = 50_000
 
 
-class Line(NamedTuple):
+class CommandLine(NamedTuple):
     """The request: the words of one command, its help, or the version."""
 
     command: Command | None = None
@@ -37,7 +37,7 @@ class Line(NamedTuple):
         return self.command.name if self.command else ""
 
 
-def read_line(words: Sequence[str]) -> Line:
+def parse_line(words: Sequence[str]) -> CommandLine:
     """Find the command that the words after `skillwire` name, or raise a `UsageError`."""
     leading = 0
     while leading < len(words) and words[leading] in _LEADING:
@@ -45,15 +45,15 @@ def read_line(words: Sequence[str]) -> Line:
     first, rest = (words[leading], list(words[leading + 1 :])) if leading < len(words) else ("", [])
     before = list(words[:leading])
     if first in _VERSION:
-        return Line(version=True)
+        return CommandLine(version=True)
     if first == COMPLETE:
-        return Line(words=tuple(rest), completes=True)
+        return CommandLine(words=tuple(rest), completes=True)
     if first == "help":
         in_full = "--all" in rest
-        return Line(help_on=_topic([word for word in rest if word != "--all"]), in_full=in_full)
+        return CommandLine(help_on=_topic([word for word in rest if word != "--all"]), in_full=in_full)
     wants_help = any(word in HELP_NAMES for word in (*before, *_until_dashes(rest)))
     if not first:
-        return Line(help_on="")
+        return CommandLine(help_on="")
     if first.startswith("-"):
         hint = closest(first, (*_LEADING, *_VERSION)) or "name a command first"
         raise UsageError(f"{first} is not an option of skillwire itself: {hint}")
@@ -61,11 +61,11 @@ def read_line(words: Sequence[str]) -> Line:
         raise UsageError(_unknown(first, rest))
     command, rest = _find(first, rest, wants_help=wants_help)
     if command is None or wants_help:
-        return Line(help_on=command.name if command else first)
-    return Line(command=command, words=(*before, *rest))
+        return CommandLine(help_on=command.name if command else first)
+    return CommandLine(command=command, words=(*before, *rest))
 
 
-def run_line(line: Line) -> int:
+def run_line(line: CommandLine) -> int:
     """Run the command, and return the exit code."""
     if line.version:
         from skillwire.cli.output import write

@@ -235,9 +235,9 @@ def _lifetime(done: Login) -> str:
 
 
 def _store() -> LoginStore:
-    from skillwire.host import LoginStore, state_places
+    from skillwire.host import LoginStore, state_paths
 
-    return LoginStore(state_places().logins)
+    return LoginStore(state_paths().logins)
 
 
 def _server(name: str) -> tuple[str, ServerConfig]:
@@ -265,8 +265,8 @@ def _server(name: str) -> tuple[str, ServerConfig]:
 
 def _forget_listing(config: ServerConfig) -> None:
     """Delete the cached listing: it may have been made for another user."""
-    from skillwire.host import state_places
+    from skillwire.host import state_paths
     from skillwire.host.sources import ListingCache
     from skillwire.limits import DEFAULT_LIMITS
 
-    ListingCache(state_places().cache.parent / "listings", limits=DEFAULT_LIMITS).forget(config)
+    ListingCache(state_paths().cache.parent / "listings", limits=DEFAULT_LIMITS).forget(config)

@@ -19,7 +19,7 @@ from skillwire.errors import InstalledInPart, SourceError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:
-    from skillwire.registry import Folder, Outcome, Published, Store
+    from skillwire.registry import LintedSkill, Published, PublishResult, Store
 
 _DAMAGED = 6
 _REPORT_SECONDS = 5.0
@@ -64,7 +64,7 @@ def publish(
         raise UsageError("a store needs --namespace NAME")
     from skillwire.registry import publish_each, publish_over_http, publish_to_store
 
-    def publish_one(folder: Folder) -> Published:
+    def publish_one(folder: LintedSkill) -> Published:
         where, pointing = namespace or "", channel or "stable"
         if database is not None:
             return publish_to_store(
@@ -81,7 +81,7 @@ def publish(
             folder, to or "", namespace=where, channel=pointing, promote=promote, expect=expect, token=token
         )
 
-    outcomes: list[Outcome] = []
+    outcomes: list[PublishResult] = []
     for outcome in publish_each(map(Path, paths), publish_one, version=release, sign_key=sign_key):
         outcomes.append(outcome)
         if not as_json:
@@ -111,7 +111,7 @@ def _published(done: Published) -> dict[str, object]:
     }
 
 
-def _show_outcome(outcome: Outcome, *, promote: bool) -> None:
+def _show_outcome(outcome: PublishResult, *, promote: bool) -> None:
     done = outcome.published
     if done is None:
         error(f"{printable(outcome.path)} is not published: {outcome.error}")

@@ -13,7 +13,7 @@ from skillwire.errors import ApprovalRequired, LimitExceeded
 
 if TYPE_CHECKING:
     from skillwire.host import ScriptRequest, SkillHost
-    from skillwire.sandbox import Plan
+    from skillwire.sandbox import SandboxPlan
     from skillwire.trust import VerifiedFile
 
 _GIVES: Final = {
@@ -172,7 +172,7 @@ async def ask_script(request: ScriptRequest) -> bool:
     )
 
 
-async def _run_bare(host: SkillHost, plan: Plan, files: Sequence[VerifiedFile], what: str) -> int:
+async def _run_bare(host: SkillHost, plan: SandboxPlan, files: Sequence[VerifiedFile], what: str) -> int:
     """Run a script as a process of the user, which a person agreed to on their terminal just now."""
     import anyio.to_thread
 

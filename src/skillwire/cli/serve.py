@@ -508,7 +508,7 @@ def serve_store(given: ServeOptions, url: str) -> None:
     instructions = read_instructions(given.instructions)
     store = open_store(url)
     from skillwire.registry import View
-    from skillwire.registry.catalog import StoreCatalog
+    from skillwire.registry.queries import SkillQueries
     from skillwire.server import LegacyFeatures, ServerOptions
 
     name = given.name or "skillwire"
@@ -523,7 +523,7 @@ def serve_store(given: ServeOptions, url: str) -> None:
     view = View(channel)
     try:
         store.check_tables()
-        count = counted(StoreCatalog(store, view).count(), "skill")
+        count = counted(SkillQueries(store, view).count(), "skill")
     except SourceError as error:
         if given.http is None or not store.is_postgresql:
             raise

@@ -52,12 +52,12 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
     project = file.resolve().parent
 
     async def fetch() -> Iterable[ArchiveFile]:
-        from skillwire.clients import Places, Scope
+        from skillwire.clients import BaseDirectories, Scope
         from skillwire.host import load_config
-        from skillwire.install import LockedSkill, StateFiles, Upstream, Workspace
+        from skillwire.install import LockedSkill, SkillFetcher, StateFiles, Workspace
         from skillwire.install.workspace import content_of
 
-        work = Workspace(Scope.PROJECT, Places.here(project), StateFiles.of_user(), file)
+        work = Workspace(Scope.PROJECT, BaseDirectories.here(project), StateFiles.of_user(), file)
         skills = [one for one in work.require_lock().skills if servers or one.pin.kind != "mcp"]
         files: dict[str, dict[str, bytes]] = {}
         missing: list[LockedSkill] = []
@@ -67,7 +67,7 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
             except SkillwireError:
                 missing.append(skill)
         if missing:
-            upstream = Upstream(project, servers=load_config(project).servers)
+            upstream = SkillFetcher(project, servers=load_config(project).servers)
 
             def collect(candidate: Candidate) -> None:
                 files[candidate.name] = dict(candidate.files)

@@ -18,7 +18,14 @@ from skillwire.errors import SkillNotFound, SourceError
 if TYPE_CHECKING:
     from skillwire.catalog import SkillKey
     from skillwire.cli.skill_view import SkillRow
-    from skillwire.host import ConfiguredServer, HostConfig, Place, ServedTemplate, ServerState, SkillHost
+    from skillwire.host import (
+        ConfiguredServer,
+        HostConfig,
+        ServedTemplate,
+        ServerAddress,
+        ServerState,
+        SkillHost,
+    )
     from skillwire.host.importers.base import ClientFile
     from skillwire.host.importers.files import FoundServer
 
@@ -154,7 +161,7 @@ def _short(path: Path) -> str:
     return printable(str(path))
 
 
-def _outline(place: Place) -> str:
+def _outline(place: ServerAddress) -> str:
     """What would be written, without values: any of them may be a secret."""
     parts = [place.shown]
     if len(place.command) > 1:
@@ -219,7 +226,7 @@ def _json(
 def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
     """Connect to one server and show all that is known about it; fail if it cannot be reached."""
     from skillwire.cli.skill_view import SkillRow
-    from skillwire.host import Status
+    from skillwire.host import ConnectionStatus
 
     settings = options.settings()
     labels = [*(one.label for one in settings.configured), *settings.servers]
@@ -247,7 +254,7 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
             show_json({"server": page.document()})
         else:
             page.show(Screen())
-        return state.status is Status.FAILED
+        return state.status is ConnectionStatus.FAILED
 
     failed = with_host(
         replace(options, directories=()),

@@ -12,7 +12,7 @@ from skillwire.cli.trust import HINT, found_servers, trusted_files, write_projec
 from skillwire.errors import FormatError, SkillNotFound, SourceError
 
 if TYPE_CHECKING:
-    from skillwire.host import HostConfig, Place, SkillHost
+    from skillwire.host import HostConfig, ServerAddress, SkillHost
     from skillwire.host.config.text import ConfigText, ServerText
     from skillwire.host.importers.files import FoundServer
 
@@ -27,7 +27,7 @@ def list_servers(
 ) -> int:
     """List the servers of your configuration; with `check`, fail if one cannot be used."""
     from skillwire.cli.server_view import show_servers
-    from skillwire.host import Status, load_config
+    from skillwire.host import ConnectionStatus, load_config
 
     if timeout is not None and not check:
         raise UsageError("--timeout needs --check: without it no server is connected")
@@ -46,7 +46,7 @@ def list_servers(
         }
         states = {state.label: state for state in host.admin.servers()}
         show_servers(settings, logins, states, counts, as_json=as_json)
-        return any(state.status is Status.FAILED for state in host.admin.servers())
+        return any(state.status is ConnectionStatus.FAILED for state in host.admin.servers())
 
     failed = with_host(
         HostOptions(),
@@ -62,9 +62,9 @@ def list_servers(
 
 def _logins(settings: HostConfig) -> frozenset[str]:
     """The servers that the user is signed in to."""
-    from skillwire.host import LoginStore, ServerConfig, state_places
+    from skillwire.host import LoginStore, ServerConfig, state_paths
 
-    store = LoginStore(state_places().logins)
+    store = LoginStore(state_paths().logins)
     urls = {
         server.label: server.place.url
         for server in settings.configured
@@ -91,7 +91,7 @@ def add(
     """Add a server to skillwire.toml and keep the rest of the file as it is; then connect to it once."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.host import Place
+    from skillwire.host import ServerAddress
     from skillwire.host.config.file import read_config
     from skillwire.host.config.text import ServerText, parse_config, with_server
     from skillwire.trust import ApprovalMode, Origin
@@ -111,7 +111,7 @@ def add(
         raise UsageError(
             f"{'--header' if header else '--token-env'} is for a URL: leave it out for a command"
         )
-    server = Place(
+    server = ServerAddress(
         url=place[0] if is_url else "",
         command=() if is_url else place,
         headers=_pairs(header, "--header"),
@@ -156,7 +156,7 @@ def _checked(name: str) -> str:
     import asyncio
 
     from skillwire.cli.output import counted
-    from skillwire.host import SkillHost, Status
+    from skillwire.host import ConnectionStatus, SkillHost
     from skillwire.host.config.file import load_config
 
     settings = load_config()
@@ -168,7 +168,7 @@ def _checked(name: str) -> str:
     async def ask() -> str:
         async with SkillHost(servers={name: config}, watch=False, cache_listings="write") as host:
             [state] = host.admin.servers()
-            if state.status is Status.FAILED:
+            if state.status is ConnectionStatus.FAILED:
                 return (
                     f"It does not answer: {state.reason}. The entry stays: correct it with "
                     f"`skillwire servers add {name} ... --replace`."
@@ -185,12 +185,12 @@ def remove(*, name: str, user: bool, as_json: bool) -> None:
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.consent import ConsentStore
-    from skillwire.host import SkillCache, project_file, state_places
+    from skillwire.host import SkillCache, project_file, state_paths
     from skillwire.host.config.file import read_config
     from skillwire.host.config.text import without_server
     from skillwire.trust import Origin
 
-    places = state_places()
+    places = state_paths()
     files = [places.config] if user else [project_file(), places.config]
     configs = {file: read_config(file) for file in files}
     having = [file for file in files if name in _servers(configs[file])]
@@ -270,8 +270,8 @@ def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
 
 
 def without_secrets(
-    name: str, place: Place, file: Path, *, use_variables: bool, asking: bool = True
-) -> Place:
+    name: str, place: ServerAddress, file: Path, *, use_variables: bool, asking: bool = True
+) -> ServerAddress:
     """The place as it will be written: with variables for its secrets, or with a warning about each.
 
     On a terminal the user decides. A secret is never printed.
@@ -327,9 +327,9 @@ def _refuse_mistaken_url(place: tuple[str, ...]) -> None:
 
 def config_files(user: bool) -> tuple[Path, Path]:
     """The file to write to, and the other one."""
-    from skillwire.host import project_file, state_places
+    from skillwire.host import project_file, state_paths
 
-    files = (state_places().config, project_file())
+    files = (state_paths().config, project_file())
     return files if user else (files[1], files[0])
 
 

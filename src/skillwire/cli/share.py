@@ -109,9 +109,9 @@ def _shared_token() -> tuple[Path, str]:
     """The file with the token of `--share`, and the token: the one that was made before, or a new one."""
     from skillwire.access import new_token
     from skillwire.files import make_folder, write_atomic
-    from skillwire.host import state_places
+    from skillwire.host import state_paths
 
-    file = state_places().trusted.parent / "share-tokens"
+    file = state_paths().trusted.parent / "share-tokens"
     try:
         words = file.read_text("utf-8").split()
     except OSError:

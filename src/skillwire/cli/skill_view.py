@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen, cut, origin_words, padded, show_json
 from skillwire.consent import ApprovalStatus, State
@@ -45,7 +45,7 @@ _LABELS: Final = ("approved", "now")
 class SkillRow:
     """A skill with its approval status."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     status: ApprovalStatus
     tag: str = ""
     """How the host's style marks where it comes from, if it does."""

@@ -15,11 +15,11 @@ from skillwire.errors import ApprovalRequired, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from skillwire.catalog import RegisteredSkill
+    from skillwire.catalog import HostSkill
     from skillwire.cli.install_view import Pinned
     from skillwire.cli.screen import Screen
     from skillwire.cli.skill_view import SkillRow
-    from skillwire.host import FoundSkill, LoadedSkill, SkillHost
+    from skillwire.host import LoadedSkill, SearchMatch, SkillHost
 
 Result = TypeVar("Result")
 _FILES_SHOWN = 10
@@ -75,7 +75,7 @@ def list_skills(
     if for_model:
         _print_catalog(options, budget, working, refresh=refresh, as_json=as_json)
         return 0
-    from skillwire.catalog.registry import copies_of
+    from skillwire.catalog.table import copies_of
     from skillwire.cli.output import info, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import (
@@ -270,7 +270,7 @@ async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) 
     screen.line((f"──── {remark}" if remark else "────", "bold"))
 
 
-async def file_of(skill: RegisteredSkill, path: str, reading: Awaitable[Result]) -> Result:
+async def file_of(skill: HostSkill, path: str, reading: Awaitable[Result]) -> Result:
     """What was read. A path that the skill does not have is the caller's mistake: its files are named."""
     from skillwire.cli.parser import closest
     from skillwire.errors import SkillNotFound, UnlistedFile
@@ -374,7 +374,7 @@ def search(
     with_host(options, action, settings=settings, on=on, cached=not refresh)
 
 
-def _show(found: Sequence[FoundSkill]) -> None:
+def _show(found: Sequence[SearchMatch]) -> None:
     from skillwire.cli.screen import Screen, origin_words
 
     screen = Screen()

@@ -112,17 +112,17 @@ def _say_current(made: Plan, *, as_json: bool) -> None:
         return
     from skillwire.cli.install_view import report_json
     from skillwire.cli.screen import show_json
-    from skillwire.install import Report
+    from skillwire.install import InstallReport
 
-    show_json(report_json(Report(current=tuple(names))))
+    show_json(report_json(InstallReport(current=tuple(names))))
 
 
 def _check(work: Workspace, made: Plan, *, as_json: bool) -> None:
     from skillwire.cli.install_view import plan_json, show_step
     from skillwire.cli.screen import Screen, show_json
-    from skillwire.install import Act
+    from skillwire.install import StepKind
 
-    different = [step for step in made.steps if step.act is not Act.CURRENT]
+    different = [step for step in made.steps if step.act is not StepKind.CURRENT]
     if as_json:
         show_json(plan_json(made))
     else:

@@ -15,9 +15,9 @@ from skillwire.errors import ApprovalRequired, SourceError
 from skillwire.text import redact_url
 
 if TYPE_CHECKING:
-    from skillwire.catalog import RegisteredSkill
+    from skillwire.catalog import HostSkill
     from skillwire.consent import ConsentStore, Record
-    from skillwire.host import LocalDirectory, Place, SkillHost
+    from skillwire.host import LocalDirectory, ServerAddress, SkillHost
     from skillwire.host.config.server import SeenFile, TrustedFiles
     from skillwire.host.config.text import ConfigText
     from skillwire.host.importers.base import ClientFile
@@ -34,7 +34,7 @@ class _Project:
     files: tuple[ProjectFile, ...]
     places: dict[str, Path]
     """The directories of its skills, by label."""
-    skills: tuple[RegisteredSkill, ...]
+    skills: tuple[HostSkill, ...]
 
 
 def trust(*, directory: Path | None, revoke: bool, listing: bool, as_json: bool) -> None:
@@ -124,7 +124,7 @@ def _directories(root: Path, files: Sequence[ProjectFile]) -> list[LocalDirector
     return label_directories([], [one for one in found if one.path.resolve() not in own])
 
 
-def _waiting(host: SkillHost, skills: Sequence[RegisteredSkill]) -> list[RegisteredSkill]:
+def _waiting(host: SkillHost, skills: Sequence[HostSkill]) -> list[HostSkill]:
     """The skills that are not approved as they are now."""
     return [one for one in skills if host.admin.status(one).waits]
 
@@ -165,7 +165,7 @@ def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillH
         screen.line()
 
 
-def _show_server(screen: Screen, label: str, place: Place) -> None:
+def _show_server(screen: Screen, label: str, place: ServerAddress) -> None:
     import shlex
 
     from skillwire.text import shown
@@ -215,7 +215,7 @@ def _json(project: _Project, trusted: TrustedFiles, host: SkillHost) -> dict[str
     }
 
 
-def _server_json(label: str, place: Place) -> dict[str, object]:
+def _server_json(label: str, place: ServerAddress) -> dict[str, object]:
     return {
         "label": label,
         "command": list(place.command) or None,
@@ -227,7 +227,7 @@ def _server_json(label: str, place: Place) -> dict[str, object]:
     }
 
 
-def _variables(place: Place) -> list[str]:
+def _variables(place: ServerAddress) -> list[str]:
     """The variables of the user's environment that the server would receive."""
     from skillwire.host.config.secrets import names_in
 
@@ -299,9 +299,9 @@ def _state(record: SeenFile) -> str:
 
 def _store() -> ConsentStore:
     from skillwire.consent import ConsentStore
-    from skillwire.host import state_places
+    from skillwire.host import state_paths
 
-    store = ConsentStore(state_places().approvals)
+    store = ConsentStore(state_paths().approvals)
     asyncio.run(store.open())
     return store
 
@@ -322,7 +322,7 @@ class ProjectFile:
     """A file of the project, with the servers and the directories that it names."""
 
     file: SeenFile
-    servers: tuple[tuple[str, Place], ...]
+    servers: tuple[tuple[str, ServerAddress], ...]
     directories: tuple[ProjectDirectory, ...] = ()
 
 
@@ -339,10 +339,10 @@ class ProjectDirectory:
 
 
 def trusted_files() -> TrustedFiles:
-    from skillwire.host import state_places
+    from skillwire.host import state_paths
     from skillwire.host.config.server import TrustedFiles
 
-    return TrustedFiles(state_places().trusted)
+    return TrustedFiles(state_paths().trusted)
 
 
 def found_servers(project: Path | None = None) -> list[FoundServer]:
@@ -356,10 +356,10 @@ def found_servers(project: Path | None = None) -> list[FoundServer]:
 
 def client_files(project: Path | None = None) -> list[ClientFile]:
     """The files in which other clients may have servers, whether they exist or not."""
-    from skillwire.clients import Places
+    from skillwire.clients import BaseDirectories
     from skillwire.host.importers import readers
 
-    return readers.client_files(Places.here(project))
+    return readers.client_files(BaseDirectories.here(project))
 
 
 def write_project(file: Path, before: ConfigText | None, text: str) -> bool:

@@ -259,9 +259,9 @@ def _login_token(server: ServerConfig) -> str:
     """The token of the user's login at a server; empty if there is none."""
     import anyio
 
-    from skillwire.host import LoginStore, state_places
+    from skillwire.host import LoginStore, state_paths
 
-    store = LoginStore(state_places().logins)
+    store = LoginStore(state_paths().logins)
     if not server.url or not store.has(server.identity):
         return ""
     from skillwire.host.login_flow import LoginTokens

@@ -5,10 +5,10 @@ variables show that a process runs inside it, and which skills it brings along.
 """
 
 from skillwire.clients.client import Client, ClientConfig, ClientServer, ConfigFile, render_entry, shown_entry
-from skillwire.clients.places import (
+from skillwire.clients.paths import (
     CANONICAL,
     CANONICAL_TARGET,
-    Places,
+    BaseDirectories,
     Scope,
     agents,
     clients,
@@ -22,11 +22,11 @@ from skillwire.clients.places import (
 __all__ = [
     "CANONICAL",
     "CANONICAL_TARGET",
+    "BaseDirectories",
     "Client",
     "ClientConfig",
     "ClientServer",
     "ConfigFile",
-    "Places",
     "Scope",
     "agents",
     "clients",

@@ -58,7 +58,8 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A row of the table. Its paths are as written there, with `~` and variables: `Places` resolves them."""
+    """A row of the table. Its paths are as written there, with `~` and variables: `BaseDirectories` resolves
+    them."""
 
     id: str
     """What `--agent` and `--print-config` take, such as `claude-code`."""

@@ -39,7 +39,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-class Failure(StrEnum):
+class RequestFailure(StrEnum):
     """Why a request has no usable answer. Each one except `SKIPPED` is a finding of its own."""
 
     NO_ANSWER = "no-answer"
@@ -76,7 +76,7 @@ class Reply:
     message: object = None
     size: int = 0
     values: int = 0
-    failure: Failure | None = None
+    failure: RequestFailure | None = None
     reason: str = ""
     advice: str = ""
     status: int | None = None
@@ -91,7 +91,7 @@ class Answer:
     about: str = ""
     result: Mapping[str, object] | None = None
     error: RpcError | None = None
-    failure: Failure | None = None
+    failure: RequestFailure | None = None
     reason: str = ""
     advice: str = ""
     status: int | None = None
@@ -112,9 +112,9 @@ class Answer:
         """Whether the network, the load of a machine or a time-out may be the cause, and not the server."""
         if self.error is not None:
             return self.error.code == INTERNAL_ERROR
-        if self.failure is Failure.HTTP:
+        if self.failure is RequestFailure.HTTP:
             return self.status in PASSING_STATUSES
-        return self.failure in (Failure.NO_ANSWER, Failure.CONNECTION)
+        return self.failure in (RequestFailure.NO_ANSWER, RequestFailure.CONNECTION)
 
 
 def answer_from(reply: Reply, *, method: str, about: str, id: int) -> Answer:
@@ -132,7 +132,7 @@ def answer_from(reply: Reply, *, method: str, about: str, id: int) -> Answer:
         if code is not None and isinstance(text, str):
             return replace(answer, error=RpcError(code, text, error.get("data")))
         problem = "the error has no code and message"
-    return replace(answer, failure=Failure.MALFORMED, reason=problem)
+    return replace(answer, failure=RequestFailure.MALFORMED, reason=problem)
 
 
 def _envelope_problem(message: object, id: int) -> str:

@@ -172,7 +172,7 @@ class DirectorySeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class UnlistedSkill:
     """A skill that is not listed, but that the server shows or names. `answer` is that of `skills/get`."""
 
     uri: SkillUri
@@ -218,7 +218,7 @@ class Observations:
     checked: tuple[EntryView, ...] = ()
     """Those whose files were read, unlisted ones included."""
     gets: dict[SkillUri, Answer] = field(default_factory=dict[SkillUri, Answer])
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[UnlistedSkill, ...] = ()
     directories: dict[SkillUri, DirectorySeen] = field(default_factory=dict[SkillUri, DirectorySeen])
     too_deep: str = ""
     files: dict[SkillUri, FileSeen] = field(default_factory=dict[SkillUri, FileSeen])
@@ -276,7 +276,7 @@ class Observations:
         return bool(one and other and one.digest and other.digest and one.digest != other.digest)
 
 
-class Pages(Protocol):
+class Pager(Protocol):
     """Reads a listing to its end."""
 
     async def pages(self, method: str, params: JsonObject, key: str) -> Paged: ...
@@ -285,7 +285,7 @@ class Pages(Protocol):
 class DirectoryWalk:
     """Level by level, each directory once. Children that are not below their parent are never followed."""
 
-    def __init__(self, reader: Pages, skills: Sequence[EntryView], *, is_whole: bool) -> None:
+    def __init__(self, reader: Pager, skills: Sequence[EntryView], *, is_whole: bool) -> None:
         self._reader = reader
         self._roots = [entry.root for entry in skills if entry.root is not None]
         self._files = [(entry.root, uri) for entry in skills if entry.root for uri in entry.files]

@@ -22,17 +22,17 @@ from typing import Final, Protocol
 import anyio
 
 from skillwire.conformance.entries import EntryView, FileSeen, ListedFile, see_file, view_entry
-from skillwire.conformance.messages import Answer, Failure, same_entry
+from skillwire.conformance.messages import Answer, RequestFailure, same_entry
 from skillwire.conformance.observations import (
     NO_SUCH,
     Burst,
-    Candidate,
     DirectoryWalk,
     Neighbor,
     Observations,
     Paged,
     Probe,
     SecondLook,
+    UnlistedSkill,
     directory_neighbors,
     file_neighbors,
 )
@@ -271,7 +271,7 @@ class Prober:
                 named.add(parse_uri(text))
             except FormatError:
                 continue
-        found: dict[SkillUri, Candidate] = {}
+        found: dict[SkillUri, UnlistedSkill] = {}
 
         async def ask(uri: SkillUri) -> None:
             read = await self._session.ask(_READ, {"uri": uri})
@@ -280,7 +280,7 @@ class Prober:
                 # A file that an entry lists is read and judged with that entry.
                 refused = str(read.error) if read.error is not None and uri not in listed_files else ""
                 if uri in named or not read.error or answer.result is not None:
-                    found[uri] = Candidate(uri, answer, uri in named, refused)
+                    found[uri] = UnlistedSkill(uri, answer, uri in named, refused)
 
         await self._each("looking for unlisted skills", sorted((shown | named) - listed), ask)
         seen.candidates = tuple(found[uri] for uri in sorted(found))
@@ -526,7 +526,7 @@ def _depth(entry: EntryView) -> int:
 
 def _plain(answer: Answer | None) -> object:
     """An answer without what may differ each time: the remaining lifetime and `_meta`."""
-    if answer is None or answer.failure is Failure.SKIPPED:
+    if answer is None or answer.failure is RequestFailure.SKIPPED:
         return None
     if answer.error is not None:
         return answer.error.code

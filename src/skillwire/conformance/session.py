@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import anyio
 
 from skillwire.conformance.channels import Channel
-from skillwire.conformance.messages import MOST_VALUES, Answer, Exchanges, Failure, Reply, answer_from
+from skillwire.conformance.messages import MOST_VALUES, Answer, Exchanges, Reply, RequestFailure, answer_from
 from skillwire.errors import SourceError
 from skillwire.json_types import JsonObject, is_object
 from skillwire.limits import Limits
@@ -118,34 +118,34 @@ class Session:
         answer = await self._ask_once(method, params)
         if answer.may_pass and not (self._gone or self._is_closed(answer)):
             again = await self._ask_once(method, params, fresh=True)
-            if again.failure is not Failure.SKIPPED:
+            if again.failure is not RequestFailure.SKIPPED:
                 if not again.may_pass:
                     self.passing.append(answer)
                 answer = again
-        if answer.failure not in (None, Failure.SKIPPED):
+        if answer.failure not in (None, RequestFailure.SKIPPED):
             self._note(answer)
         self.exchanges.add(method, params, answer)
         return answer
 
     def _is_closed(self, answer: Answer) -> bool:
         """Whether the one connection that there is has ended."""
-        return self.channel.is_one_pipe and answer.failure is Failure.CONNECTION
+        return self.channel.is_one_pipe and answer.failure is RequestFailure.CONNECTION
 
     async def _ask_once(self, method: str, params: JsonObject | None, *, fresh: bool = False) -> Answer:
         about = (params or {}).get("uri")
         named = about if isinstance(about, str) else ""
         if self._gone or self.taken > self.max_bytes or self._values > _VALUES_HELD:
             self.skipped += 1
-            return Answer(method=method, about=named, failure=Failure.SKIPPED, reason="not asked")
+            return Answer(method=method, about=named, failure=RequestFailure.SKIPPED, reason="not asked")
         self._ids += 1
         id = self._ids
-        reply = Reply(failure=Failure.NO_ANSWER, reason=self._silence())
+        reply = Reply(failure=RequestFailure.NO_ANSWER, reason=self._silence())
         with anyio.move_on_after(self.limits.call_seconds):
             reply = await self.channel.exchange(
                 self._message(id, method, params), self._headers(method, params or {}), fresh=fresh
             )
-        if reply.failure is Failure.NO_ANSWER:
-            reply = Reply(failure=Failure.NO_ANSWER, reason=self._silence())
+        if reply.failure is RequestFailure.NO_ANSWER:
+            reply = Reply(failure=RequestFailure.NO_ANSWER, reason=self._silence())
         self._session = self._session or reply.session
         self.taken += reply.size
         self._values += reply.values
@@ -162,9 +162,10 @@ class Session:
         if self._gone:
             return  # One broken connection fails many requests; it is reported once.
         self.failures.append(answer)
-        self._unanswered += answer.failure in (Failure.NO_ANSWER, Failure.CONNECTION)
+        self._unanswered += answer.failure in (RequestFailure.NO_ANSWER, RequestFailure.CONNECTION)
         self._gone = self._unanswered >= _PATIENCE or (
-            self.channel.is_one_pipe and answer.failure in (Failure.CONNECTION, Failure.TOO_LARGE)
+            self.channel.is_one_pipe
+            and answer.failure in (RequestFailure.CONNECTION, RequestFailure.TOO_LARGE)
         )
 
     async def _first(self, method: str, params: JsonObject) -> Answer:
@@ -176,7 +177,7 @@ class Session:
             raise NotSupported(f"it refused {method} with {answer.error}")
         reason = f"{method}: {shown(answer.reason, 300)}"
         advice = answer.advice
-        if answer.failure is Failure.NO_ANSWER and not advice:
+        if answer.failure is RequestFailure.NO_ANSWER and not advice:
             stray = bool(self.channel.unsolicited.stray_output)
             advice = (
                 "write logs to standard error; standard output carries messages only"
@@ -187,7 +188,7 @@ class Session:
         lines = self.channel.error_output
         if lines:
             text += "; its standard error ends with:" + "".join(f"\n  {line}" for line in lines)
-        if answer.failure is Failure.HTTP and answer.status in _CLIENT_ERRORS:
+        if answer.failure is RequestFailure.HTTP and answer.status in _CLIENT_ERRORS:
             raise NotSupported(text)
         raise SourceError(text)
 

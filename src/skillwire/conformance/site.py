@@ -25,7 +25,7 @@ from skillwire.errors import (
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, digest_of, make_uri, parse_skill_md
-from skillwire.sources import Reference, SourceKind, parse_reference
+from skillwire.sources import SourceKind, SourceReference, parse_reference
 from skillwire.sources.wellknown import INDEX_PATH, SiteSkill, fetch_entries, fetch_index
 from skillwire.text import redact_url, shown
 from skillwire.trust import check_entry
@@ -109,7 +109,7 @@ async def verify_site(
     return _report(url, index_url, index.version, len(index.entries), len(chosen), findings)
 
 
-def _parse(url: str) -> Reference:
+def _parse(url: str) -> SourceReference:
     """The site of a URL, or a `SourceError`. A password in it is not repeated."""
     try:
         reference = parse_reference(url)

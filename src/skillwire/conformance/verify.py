@@ -23,7 +23,7 @@ from skillwire.conformance.channels.http import App, AppChannel, HttpChannel, ap
 from skillwire.conformance.channels.process import open_process
 from skillwire.conformance.entries import EntryView
 from skillwire.conformance.evaluate import evaluate
-from skillwire.conformance.messages import Answer, Failure
+from skillwire.conformance.messages import Answer, RequestFailure
 from skillwire.conformance.observations import Observations
 from skillwire.conformance.probe import Prober, Progress, look, second_skill
 from skillwire.conformance.reports import Baseline, Report
@@ -376,7 +376,7 @@ class _Run:
                 if not reason:
                     break
             if reason:
-                failed = Answer(method="connect", failure=Failure.CONNECTION, reason=reason)
+                failed = Answer(method="connect", failure=RequestFailure.CONNECTION, reason=reason)
                 seen.failures = (*seen.failures, failed)
 
     async def _look(self, open_channel: Opener, seen: Observations, skill: EntryView) -> str:

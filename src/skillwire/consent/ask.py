@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, TextIO, TypeAlias, TypeVar, cast
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.clients import running_agent
 from skillwire.errors import ApprovalRequired
 from skillwire.skill import DYNAMIC, NO_SIZE, SetDigest, SkillEntry, SkillResource, path_below, skill_root
@@ -26,7 +26,7 @@ from skillwire.words import counted
 class ApprovalRequest:
     """A question to the user: may this skill be loaded, as it is now?"""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     files: tuple[SkillResource, ...]
     """Every file that a yes covers, with its size and digest: show these. `SKILL.md` comes first, if it is
     among them. Any other file of a skill without digests is a question of its own, when it is read."""
@@ -105,7 +105,7 @@ _DIGEST_CHARS: Final = len("sha256:") + 12
 _REPLACED: Final[ContextVar[Mapping[object, object]]] = ContextVar("replaced callbacks", default={})  # noqa: B039
 
 
-class Asker(Generic[Callback]):
+class ScopedCallback(Generic[Callback]):
     """The callback that asks the user: that of the enclosing `replaced` block, or the host's own."""
 
     def __init__(self, given: Callback | None) -> None:

@@ -18,7 +18,15 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from skillwire.errors import FormatError
 from skillwire.skill import SkillEntry, parse_digest, parse_uri
-from skillwire.trust import Approval, Candidate, Grants, Origin, resource_set, seen_digest, shown_digest
+from skillwire.trust import (
+    AdmissionRequest,
+    Approval,
+    Grants,
+    Origin,
+    resource_set,
+    seen_digest,
+    shown_digest,
+)
 from skillwire.wire import entry_from_stored, entry_to_stored
 
 DIRECTORY: Final = "directory:"
@@ -150,7 +158,9 @@ class Record:
         return approval, entry
 
 
-def consider(candidate: Candidate, record: Record, *, session: Approval | None = None) -> Candidate:
+def consider(
+    candidate: AdmissionRequest, record: Record, *, session: Approval | None = None
+) -> AdmissionRequest:
     """The candidate with what a person decided about it. `session` is an approval that is not stored."""
     if session is None and record.is_blank:
         return candidate  # Most skills of a large server.

@@ -14,13 +14,13 @@ from skillwire.errors import LimitExceeded, SkillwireError
 from skillwire.limits import Limits
 from skillwire.trust import (
     NO_GRANTS,
-    Act,
+    AdmissionRequest,
     Allowed,
     Approval,
     ApprovalMode,
-    Candidate,
     FileChange,
     Grants,
+    Purpose,
     Reason,
     admit,
     check_entry,
@@ -85,7 +85,7 @@ class ApprovalStatus:
         return self.state in (State.NOT_APPROVED, State.CHANGED) and self.reason != UNCHECKED
 
 
-def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
+def status_of(candidate: AdmissionRequest, *, limits: Limits) -> ApprovalStatus:
     """What would happen on a load, determined without loading."""
     status = ApprovalStatus(
         state=State.REFUSED,
@@ -111,7 +111,7 @@ def status_of(candidate: Candidate, *, limits: Limits) -> ApprovalStatus:
         if without.state in (State.CHANGED, State.DECLINED, State.REFUSED):
             return without
         return replace(status, state=State.NOT_APPROVED, reason=UNCHECKED)
-    decision = admit(candidate, Act.LOAD)
+    decision = admit(candidate, Purpose.LOAD)
     if isinstance(decision, Allowed):
         state = State.APPROVED if decision.approved else State.ALLOWED
         return replace(status, state=State.OWN if candidate.origin.is_own else state, grants=decision.grants)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.catalog.documents import SkillDocuments
 from skillwire.catalog.search import SearchIndex
 from skillwire.catalog.tokenize import STOP_WORDS, count_terms, parse_query, plain_words, stem
@@ -310,9 +310,7 @@ def _described(description: str) -> frozenset[str]:
 def _budget(names: Sequence[str], skills: Sequence[EvaluatedSkill], chars: int, limits: Limits) -> JsonObject:
     """What each style of catalog leaves out if it may have so many characters."""
     origin = Origin.local()
-    registered = [
-        RegisteredSkill(origin, skill.entry, name) for name, skill in zip(names, skills, strict=True)
-    ]
+    registered = [HostSkill(origin, skill.entry, name) for name, skill in zip(names, skills, strict=True)]
     context = RenderContext(limits=replace(limits, catalog_chars=chars))
     styles: JsonObject = {}
     for style in all_styles():

@@ -21,12 +21,12 @@ import anyio.abc
 
 from skillwire.access import Caller, Headers, Identity, OpenIdentity, credentials_of
 from skillwire.errors import SkillwireError, SourceError
-from skillwire.gateway.asking import Approvals
 from skillwire.gateway.audit import CLIENT, Audit
+from skillwire.gateway.elicitation import Approvals
 from skillwire.gateway.server import CallerServer, CommonParts, caller_options
 from skillwire.gateway.upstreams import FileMemory, Upstream, label_segment
 from skillwire.gateway.view import CallerSource, GatewayApproval
-from skillwire.host import HostConfig, ServerConfig, SkillHost, state_places
+from skillwire.host import HostConfig, ServerConfig, SkillHost, state_paths
 from skillwire.host.config.file import ConfigWatch
 from skillwire.host.host import follow_config
 from skillwire.host.styles import DEFAULT, find_style
@@ -41,16 +41,16 @@ from skillwire.server import (
     Scope,
     Send,
     ServerOptions,
+    ServiceStatus,
     SharedPool,
     SkillServer,
-    Status,
     ViewPool,
 )
 from skillwire.server.fastpath import EntryCache
 from skillwire.sources.directory.watch import wait_until_idle
 
 if TYPE_CHECKING:
-    from skillwire.gateway.asking import ApprovalDesk, ApprovalPage
+    from skillwire.gateway.elicitation import ApprovalElicitor, ApprovalPage
     from skillwire.gateway.view import LockedSkills
     from skillwire.server import State
 
@@ -88,7 +88,7 @@ def gateway_app(
     running: Callable[[], AbstractAsyncContextManager[object]],
     make_server: Callable[[CallerView, object, int], CallerServer],
     release: Callable[[object], None],
-    status: Status,
+    status: ServiceStatus,
     tick: Callable[[], None],
     limits: Limits,
     allowed_hosts: Iterable[str] = (),
@@ -212,12 +212,12 @@ class Gateway:
         return self._limits
 
     @cached_property
-    def _desk(self) -> ApprovalDesk:
+    def _desk(self) -> ApprovalElicitor:
         """Where callers are asked. Imported when the SDK is."""
-        from skillwire.gateway.asking import ApprovalDesk
+        from skillwire.gateway.elicitation import ApprovalElicitor
 
         options = self.options
-        return ApprovalDesk(self._approvals, page=options.page, answer_seconds=options.answer_seconds)
+        return ApprovalElicitor(self._approvals, page=options.page, answer_seconds=options.answer_seconds)
 
     async def __aenter__(self) -> Self:
         """Begin with what the servers listed the last time, and connect. A request for a skill waits until
@@ -257,7 +257,7 @@ class Gateway:
                 view.caller, view.credentials, holder, cache_bytes=room
             ),
             release=self._own.release,
-            status=Status(state=self._state, health=self._health, gauges=self._gauges),
+            status=ServiceStatus(state=self._state, health=self._health, gauges=self._gauges),
             tick=self._own.close_idle,
             limits=self.server_options.limits,
             allowed_hosts=allowed_hosts,
@@ -402,7 +402,7 @@ class Gateway:
     def _connect(self, label: str, config: ServerConfig, token: str) -> _Pooled:
         if not config.url:
             raise SourceError(f"{label} is started by a command: a caller cannot have a credential for it")
-        path = self._approvals.store.path or state_places().approvals
+        path = self._approvals.store.path or state_paths().approvals
         upstream = self._upstream(
             {
                 "servers": {label: replace(config, token=token)},

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.errors import ApprovalRequired, SkillwireError
-from skillwire.gateway.asking import Unapproved
+from skillwire.gateway.elicitation import Unapproved
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
 from skillwire.host.model import error_words
@@ -40,7 +40,7 @@ from skillwire.sandbox.plan import given
 from skillwire.server.legacy.tools import ExtraTool, skill_path
 from skillwire.skill import DYNAMIC, SkillEntry
 from skillwire.trust import Reason, check_entry, verify_file
-from skillwire.trust.admission import Act, Allowed, admit
+from skillwire.trust.admission import Allowed, Purpose, admit
 from skillwire.trust.approval import shown_digest
 
 
@@ -128,7 +128,7 @@ class CallerScripts:
 
     def _granted(self, offer: Offer, entry: SkillEntry, path: str) -> frozenset[Grant] | None:
         if self._is_local:
-            decision = admit(self._source.approvals.candidate(self._source.caller, offer), Act.LOAD)
+            decision = admit(self._source.approvals.candidate(self._source.caller, offer), Purpose.LOAD)
             if not isinstance(decision, Allowed):
                 return None
             found = given(path, decision.grants.scripts)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from skillwire.gateway.asking import Question, Unapproved
 from skillwire.gateway.audit import CLIENT, Act, Audit
+from skillwire.gateway.elicitation import CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
 from skillwire.server import ServerOptions, SkillServer
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.lowlevel import Server
 
-    from skillwire.gateway.asking import ApprovalDesk
+    from skillwire.gateway.elicitation import ApprovalElicitor
     from skillwire.server.handlers import Context, Handler
 
 INSTRUCTIONS_CHARS: Final = 2_000
@@ -52,7 +52,7 @@ class CommonParts:
     name: str
     instructions: str | None
     options: ServerOptions
-    make_desk: Callable[[], ApprovalDesk]
+    make_desk: Callable[[], ApprovalElicitor]
     entries: EntryCache
     audit: Audit | None
     runs_scripts: bool = False
@@ -107,7 +107,7 @@ class CallerServer(SkillServer):
                 **details,
             )
 
-    def _record_decision(self, act: str, subject: Question | Unapproved, how: str) -> None:
+    def _record_decision(self, act: str, subject: CallerQuestion | Unapproved, how: str) -> None:
         self._record("approve" if act == "approve" else "refuse", subject.offer, how=how)
 
     def _record_list(self, method: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import anyio
 
-from skillwire.catalog import RegisteredSkill, SkillKey
+from skillwire.catalog import HostSkill, SkillKey
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
@@ -171,7 +171,7 @@ class Offer:
     """
 
     upstream: Upstream = field(repr=False)
-    skill: RegisteredSkill
+    skill: HostSkill
     root: SkillUri
     """The directory that it is served in."""
     entry: SkillEntry
@@ -229,7 +229,7 @@ class Upstream:
         self._made: dict[SkillKey, Offer] = {}
         self._prepared: dict[SkillKey, ServedEntry] = {}
         self._unusable: dict[SkillKey, tuple[SkillEntry, str]] = {}
-        self._seen: tuple[RegisteredSkill, ...] | None = None
+        self._seen: tuple[HostSkill, ...] | None = None
         self._listeners: list[Callable[[], None]] = []
         self._failures: dict[SkillKey, tuple[SkillEntry, float]] = {}
         self._calls: dict[tuple[object, ...], asyncio.Task[Any]] = {}
@@ -281,7 +281,7 @@ class Upstream:
     def kept_offer(self, origin: Origin, entry: SkillEntry) -> Offer | None:
         """The offer of a skill that was approved before and that its server cannot be asked about now."""
         try:
-            return self._offer(RegisteredSkill(origin, entry, entry.name))
+            return self._offer(HostSkill(origin, entry, entry.name))
         except (FormatError, LimitExceeded):
             return None
 
@@ -485,7 +485,7 @@ class Upstream:
         for tell in tuple(self._listeners):
             tell()
 
-    def _fail(self, skill: RegisteredSkill, reason: str) -> None:
+    def _fail(self, skill: HostSkill, reason: str) -> None:
         """Hold a skill back for a while: what its server sends is not what it lists."""
         _log.warning("%s from %s is not served: %s", shown_uri(skill.uri), skill.origin, reason)
         self._failures[skill.key] = (skill.entry, anyio.current_time() + _FAILED_SECONDS)
@@ -532,7 +532,7 @@ class Upstream:
             with suppress(FormatError, LimitExceeded):  # Found and reported again with the offer.
                 self._prepared[SkillKey(origin, entry.uri)] = served_entry(origin, entry, self._limits)
 
-    def _offer(self, skill: RegisteredSkill) -> Offer:
+    def _offer(self, skill: HostSkill) -> Offer:
         """The offer of a skill; a `FormatError` or `LimitExceeded` if it cannot be served."""
         served = self._prepared.get(skill.key)
         if served is None or served.original is not skill.entry:

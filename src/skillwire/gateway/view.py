@@ -27,7 +27,7 @@ from skillwire.access import Caller
 from skillwire.consent import covered_files
 from skillwire.errors import SkillNotFound, SkillwireError, SourceError
 from skillwire.files import file_stamp, read_regular, unreadable
-from skillwire.gateway.asking import Approvals, Question, Unapproved
+from skillwire.gateway.elicitation import Approvals, CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer, Superseded, Upstream, label_segment, moved, upstream_uri
 from skillwire.install import Lock, LockedSkill, parse_lock
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -45,7 +45,7 @@ from skillwire.skill import (
     split_uri,
 )
 from skillwire.sources import Change, DirectoryChild, Read, Source, listed_directory
-from skillwire.trust import Act, Allowed, ApprovalMode, Ask, Denied, Origin, admit
+from skillwire.trust import Allowed, ApprovalMode, Ask, Denied, Origin, Purpose, admit
 
 _log = logging.getLogger("skillwire.gateway")
 
@@ -287,7 +287,7 @@ class CallerSource(Source):
             self.caller, offer
         ):
             return True  # This is the case for most of ten thousand skills.
-        return not isinstance(admit(self.approvals.candidate(self.caller, offer), Act.LOAD), Allowed)
+        return not isinstance(admit(self.approvals.candidate(self.caller, offer), Purpose.LOAD), Allowed)
 
     def _approval_mode(self, offer: Offer) -> ApprovalMode:
         return offer.upstream.host.feed.approval_mode(offer.skill.origin)
@@ -373,7 +373,7 @@ class CallerSource(Source):
             return
         seen = frozenset((file.uri, file.digest) for file in files)
         candidate = self.approvals.candidate(self.caller, offer, seen)
-        decision = admit(candidate, Act.LOAD)
+        decision = admit(candidate, Purpose.LOAD)
         if isinstance(decision, Allowed):
             return
         self.approvals.end_outdated(self.caller, offer)
@@ -503,7 +503,7 @@ class CallerSource(Source):
         self._changed.set()
 
 
-def _question(offer: Offer, decision: Ask | Denied, files: Sequence[SkillResource]) -> Question | None:
+def _question(offer: Offer, decision: Ask | Denied, files: Sequence[SkillResource]) -> CallerQuestion | None:
     if isinstance(decision, Denied):
         return None
-    return Question(offer, offer.digest, covered_files(offer.skill.entry, files), decision.changes)
+    return CallerQuestion(offer, offer.digest, covered_files(offer.skill.entry, files), decision.changes)

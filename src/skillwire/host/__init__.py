@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from skillwire.host.config.server import Era as Era
     from skillwire.host.config.server import ServerConfig as ServerConfig
     from skillwire.host.config.server import UntrustedServer as UntrustedServer
-    from skillwire.host.config.text import Place as Place
     from skillwire.host.config.text import PublisherText as PublisherText
+    from skillwire.host.config.text import ServerAddress as ServerAddress
     from skillwire.host.directories import LocalDirectory as LocalDirectory
-    from skillwire.host.directories import StatePlaces as StatePlaces
+    from skillwire.host.directories import StatePaths as StatePaths
     from skillwire.host.directories import default_directories as default_directories
-    from skillwire.host.directories import state_places as state_places
+    from skillwire.host.directories import state_paths as state_paths
     from skillwire.host.events import Event as Event
     from skillwire.host.events import EventKind as EventKind
     from skillwire.host.events import EventLog as EventLog
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from skillwire.host.scripts import ScriptRequest as ScriptRequest
     from skillwire.host.scripts import ScriptResult as ScriptResult
     from skillwire.host.scripts import ScriptRunner as ScriptRunner
-    from skillwire.host.search import FoundSkill as FoundSkill
+    from skillwire.host.search import SearchMatch as SearchMatch
     from skillwire.host.server_tools import ServerTool as ServerTool
     from skillwire.host.server_tools import ToolCallback as ToolCallback
     from skillwire.host.server_tools import ToolRequest as ToolRequest
+    from skillwire.host.state import ConnectionStatus as ConnectionStatus
     from skillwire.host.state import ServerState as ServerState
-    from skillwire.host.state import Status as Status
     from skillwire.host.state import Switches as Switches
     from skillwire.host.styles.base import Actions as Actions
     from skillwire.host.styles.base import KeeperOf as KeeperOf
@@ -82,8 +82,8 @@ export(
         "config.config": "ConfiguredPublisher ConfiguredServer HostConfig load_publishers",
         "config.file": "agents_may_install load_config project_file",
         "config.server": "Era ServerConfig UntrustedServer",
-        "config.text": "Place PublisherText",
-        "directories": "LocalDirectory StatePlaces default_directories state_places",
+        "config.text": "PublisherText ServerAddress",
+        "directories": "LocalDirectory StatePaths default_directories state_paths",
         "events": "Event EventKind EventLog Failure LeftOut",
         "host": "LoadedSkill SkillHost SlashCommand open_in_thread run_sync",
         "loader": "OnPreview SkillFiles",
@@ -91,9 +91,9 @@ export(
         "model": "Handler ReadCallback ReadRequest Tool ToolResult",
         "review": "FileComparison SkillReview",
         "scripts": "ScriptCallback ScriptRequest ScriptResult ScriptRunner",
-        "search": "FoundSkill",
+        "search": "SearchMatch",
         "server_tools": "ServerTool ToolCallback ToolRequest",
-        "state": "ServerState Status Switches",
+        "state": "ConnectionStatus ServerState Switches",
         "styles.base": (
             "Actions KeeperOf Layer Question Rank Ranks RenderContext SkillFields Style ToolAction "
             "ToolSpec local_keeps"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.catalog import HostSkill, SkillTable
 from skillwire.consent import ApprovalStatus, ConsentStore, Decision, status_of
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host.approver import Approver, changed_meanwhile
@@ -26,9 +26,9 @@ from skillwire.sources import DirectoryChild
 from skillwire.text import shown as shown_name
 from skillwire.trust import (
     NO_GRANTS,
+    AdmissionRequest,
     Approval,
     ApprovalMode,
-    Candidate,
     CheckedEntry,
     Grants,
     Origin,
@@ -47,7 +47,7 @@ class HostAdmin:
 
     approvals: ConsentStore
     cache: SkillCache
-    _registry: Registry
+    _registry: SkillTable
     _inventory: Inventory
     _resolver: Resolver
     _loader: Loader
@@ -88,7 +88,7 @@ class HostAdmin:
             raise SkillNotFound(f"{found.name} has no argument {shown_name(argument)}; known: {known}")
         return await self._resolver.suggestions(found, argument, prefix)
 
-    def files(self, skill: RegisteredSkill | str) -> tuple[str, ...]:
+    def files(self, skill: HostSkill | str) -> tuple[str, ...]:
         """The paths of a skill's supporting files, as far as its entry or its server lists them."""
         return self._resolver.files(self._registry.find(skill) if isinstance(skill, str) else skill)
 
@@ -100,16 +100,16 @@ class HostAdmin:
 
     # What is known of a skill
 
-    def follow(self, skill: RegisteredSkill) -> None:
+    def follow(self, skill: HostSkill) -> None:
         """Be told of changes of a skill that a person is shown now, as of those in use and those approved."""
         self._following.show(skill)
 
-    def status(self, skill: RegisteredSkill) -> ApprovalStatus:
+    def status(self, skill: HostSkill) -> ApprovalStatus:
         """Whether a skill is approved as it is, changed since, new, and so on. The user is not asked."""
         return self._approver.status(skill)
 
     async def signature(
-        self, skill: RegisteredSkill, publishers: Sequence[Publisher] | None = None
+        self, skill: HostSkill, publishers: Sequence[Publisher] | None = None
     ) -> SignatureVerdict:
         """Who signed a skill, over which of its files. At most its signature file is fetched.
 
@@ -117,7 +117,7 @@ class HostAdmin:
         """
         return await self._approver.signatures.check(skill, self._fetcher.preview, publishers)
 
-    def known_signature(self, skill: RegisteredSkill) -> SignatureVerdict | None:
+    def known_signature(self, skill: HostSkill) -> SignatureVerdict | None:
         """What is known of a skill's signature without fetching it; `None` when it has not been checked."""
         return self._approver.signatures.known(skill)
 
@@ -126,7 +126,7 @@ class HostAdmin:
         """A number that changes with every signature that was checked."""
         return self._approver.signatures.revision
 
-    async def check_signatures(self, skills: Iterable[RegisteredSkill] | None = None) -> None:
+    async def check_signatures(self, skills: Iterable[HostSkill] | None = None) -> None:
         """Check the signatures of these skills concurrently, or of all whose origin requires a publisher.
 
         `status` then knows which of them are refused.
@@ -136,7 +136,7 @@ class HostAdmin:
             skills = [one for one in self._registry.skills(disabled=True) if signatures.required(one.origin)]
         await signatures.check_all(skills, self._fetcher.preview)
 
-    def review(self, skill: RegisteredSkill, *, caller: str = "") -> SkillReview:
+    def review(self, skill: HostSkill, *, caller: str = "") -> SkillReview:
         """What a person is shown of a skill before they decide. The user is not asked.
 
         With `caller`, what a caller of a gateway is shown: their approval status instead of the user's.
@@ -152,7 +152,7 @@ class HostAdmin:
             lambda uri: self._approver.approved_bytes(skill, uri, approved),
         )
 
-    async def history(self, skill: RegisteredSkill, *, caller: str = "") -> tuple[Decision, ...]:
+    async def history(self, skill: HostSkill, *, caller: str = "") -> tuple[Decision, ...]:
         """What the user, or a caller of a gateway, decided about a skill, the latest first."""
         return await self.approvals.history(self.approvals.key(skill.origin, skill.uri, caller))
 
@@ -162,10 +162,10 @@ class HostAdmin:
 
     async def preview_skills(
         self,
-        skills: Iterable[RegisteredSkill],
+        skills: Iterable[HostSkill],
         *,
         together: int,
-        on_file: Callable[[RegisteredSkill], None],
+        on_file: Callable[[HostSkill], None],
         on_skill: OnPreview,
     ) -> None:
         """Every file of skills as `preview` gives it, `together` at once from each server.
@@ -190,7 +190,7 @@ class HostAdmin:
 
     async def approve(
         self,
-        skill: RegisteredSkill | str,
+        skill: HostSkill | str,
         *,
         digest: str | None = None,
         grants: Grants = NO_GRANTS,
@@ -213,7 +213,7 @@ class HostAdmin:
         """
         how = how or "approved by the application"
         if digest is not None:
-            found = skill if isinstance(skill, RegisteredSkill) else await self._resolver.find(skill, server)
+            found = skill if isinstance(skill, HostSkill) else await self._resolver.find(skill, server)
             if found.entry.is_dynamic:
                 return await self._approve_seen(found, parse_set_digest(digest), grants, how, caller)
         current, entry = await self._shown(skill, digest, server)
@@ -225,7 +225,7 @@ class HostAdmin:
 
     async def decline(
         self,
-        skill: RegisteredSkill | str,
+        skill: HostSkill | str,
         *,
         digest: str | None = None,
         server: str | None = None,
@@ -244,8 +244,8 @@ class HostAdmin:
         await self._approver.decline(current, entry, how=how, caller=caller)
 
     async def _shown(
-        self, skill: RegisteredSkill | str, digest: str | None, server: str | None
-    ) -> tuple[RegisteredSkill, CheckedEntry]:
+        self, skill: HostSkill | str, digest: str | None, server: str | None
+    ) -> tuple[HostSkill, CheckedEntry]:
         """The skill as it is now, and its entry, when that is what the user was shown (SEC-6)."""
         if isinstance(skill, str):
             if digest is None:
@@ -258,7 +258,7 @@ class HostAdmin:
         return current, self._approver.check_shown(current, shown)
 
     async def _approve_seen(
-        self, skill: RegisteredSkill, digest: SetDigest, grants: Grants, how: str, caller: str
+        self, skill: HostSkill, digest: SetDigest, grants: Grants, how: str, caller: str
     ) -> Approval:
         """Approve a dynamic skill with exactly what the user was shown, if it still has that."""
         entry = check_entry(skill.entry, limits=self._limits)
@@ -274,7 +274,7 @@ class HostAdmin:
             await self.cache.store(file, approved=True)
         return approval
 
-    async def approved_text(self, skill: RegisteredSkill, uri: str) -> bytes | None:
+    async def approved_text(self, skill: HostSkill, uri: str) -> bytes | None:
         """A file of a skill as it was when the user approved it last; `None` when that is not cached."""
         return await self._approver.approved_bytes(skill, parse_uri(uri))
 
@@ -323,7 +323,7 @@ class HostAdmin:
 class SkillFeed:
     """The skills of a host, independent of any agent: `host.feed`."""
 
-    _registry: Registry
+    _registry: SkillTable
     _inventory: Inventory
     _registration: Registration
     _loader: Loader
@@ -331,7 +331,7 @@ class SkillFeed:
     _approver: Approver
     _following: Following
 
-    def skills(self) -> tuple[RegisteredSkill, ...]:
+    def skills(self) -> tuple[HostSkill, ...]:
         """Every skill that is known and enabled. The same tuple while nothing changes."""
         return self._registry.skills()
 
@@ -355,11 +355,11 @@ class SkillFeed:
         """
         self._registration.on_collected = callback
 
-    def candidate(self, skill: RegisteredSkill) -> Candidate:
+    def candidate(self, skill: HostSkill) -> AdmissionRequest:
         """What the admission of a skill depends on, without its approval."""
         return self._approver.facts_of(skill)
 
-    def status(self, candidate: Candidate) -> ApprovalStatus:
+    def status(self, candidate: AdmissionRequest) -> ApprovalStatus:
         """The state of a candidate, in the words that everything shows."""
         return status_of(candidate, limits=self._approver.limits)
 
@@ -367,15 +367,15 @@ class SkillFeed:
         """What the configuration says about all skills of an origin."""
         return self._registration.approval_mode(origin)
 
-    async def find(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
+    async def find(self, uri: SkillUri, origin: Origin) -> HostSkill:
         """A skill of an origin, also one that it does not list (LST-3); `SkillNotFound` otherwise."""
         return await self._inventory.look_up(uri, origin)
 
-    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
+    async def fetch(self, skill: HostSkill, uri: SkillUri) -> VerifiedFile:
         """A file of a skill, from the cache or from its server, verified and cached (VER-1, VER-2, SEC-8)."""
         return await self._fetcher.fetch(skill, uri)
 
-    async def at_hand(self, skill: RegisteredSkill) -> bytes | None:
+    async def at_hand(self, skill: HostSkill) -> bytes | None:
         """The `SKILL.md` of a skill, if it is a local file or in the cache in the version of its entry."""
         return await self._fetcher.at_hand(skill)
 
@@ -383,18 +383,18 @@ class SkillFeed:
         """Whether the skills of an origin must be signed by somebody."""
         return bool(self._approver.signatures.required(origin))
 
-    async def check_publishers(self, skill: RegisteredSkill) -> None:
+    async def check_publishers(self, skill: HostSkill) -> None:
         """Check who signed a skill, if that matters; refuse it if a required publisher did not."""
         signatures = self._approver.signatures
         if signatures.required(skill.origin) or signatures.publishers:
             case = await self._approver.open(skill, check_entry(skill.entry, limits=self._approver.limits))
             await self._approver.check_publishers(case, self._fetcher.preview)
 
-    async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
+    async def refreshed(self, skill: HostSkill, error: SkillwireError) -> HostSkill:
         """The skill with a new entry, after a check failed (VER-6); raises `error` if there is none."""
         return await self._loader.refreshed(skill, error)
 
-    async def read_directory(self, skill: RegisteredSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
+    async def read_directory(self, skill: HostSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
         """What the server of a skill lists in a directory, not verified."""
         return await self._inventory.places.source(skill.origin).read_directory(uri)
 

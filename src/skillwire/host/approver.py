@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from skillwire.catalog import RegisteredSkill, Registry, SkillKey
+from skillwire.catalog import HostSkill, SkillKey, SkillTable
 from skillwire.consent import (
     ApprovalCallback,
     ApprovalRequest,
@@ -26,7 +26,7 @@ from skillwire.consent import (
     covered_files,
     status_of,
 )
-from skillwire.consent.ask import Asker
+from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind, skill_event
@@ -48,12 +48,11 @@ from skillwire.trust import (
     NO_SIGNER,
     SIGNATURE_FILE,
     UNSIGNED,
-    Act,
+    AdmissionRequest,
     Allowed,
     Approval,
     ApprovalMode,
     Ask,
-    Candidate,
     ChangeKind,
     CheckedEntry,
     Denied,
@@ -61,6 +60,7 @@ from skillwire.trust import (
     Grants,
     Origin,
     Publisher,
+    Purpose,
     Reason,
     ResourceSet,
     SignatureState,
@@ -85,7 +85,7 @@ from skillwire.trust import (
 )
 from skillwire.trust.approval import is_nested
 
-Preview: TypeAlias = Callable[[RegisteredSkill, str], Awaitable[VerifiedFile]]
+Preview: TypeAlias = Callable[[HostSkill, str], Awaitable[VerifiedFile]]
 _TOGETHER: Final = 16
 
 
@@ -117,7 +117,7 @@ class Signatures:
         """The publishers who must have signed every skill of an origin."""
         return tuple(self._required(origin))
 
-    def known(self, skill: RegisteredSkill) -> SignatureVerdict | None:
+    def known(self, skill: HostSkill) -> SignatureVerdict | None:
         """What is known without fetching anything; `None` when the signature has not been checked yet."""
         if _signature_resource(skill.entry) is None:
             return UNSIGNED
@@ -125,7 +125,7 @@ class Signatures:
         return checked[1] if checked is not None and checked[0] == resource_set(skill.entry) else None
 
     async def check(
-        self, skill: RegisteredSkill, preview: Preview, publishers: Sequence[Publisher] | None = None
+        self, skill: HostSkill, preview: Preview, publishers: Sequence[Publisher] | None = None
     ) -> SignatureVerdict:
         """Who signed a skill as it is listed now; at most its signature file is fetched.
 
@@ -149,7 +149,7 @@ class Signatures:
         return verdict
 
     async def _read(
-        self, skill: RegisteredSkill, preview: Preview, publishers: Sequence[Publisher]
+        self, skill: HostSkill, preview: Preview, publishers: Sequence[Publisher]
     ) -> SignatureVerdict:
         try:
             file = await preview(skill, SIGNATURE_FILE)
@@ -160,11 +160,11 @@ class Signatures:
         files = skill_files(skill.entry) or {}
         return check_signature(files, file.data, publishers, now=datetime.now(UTC))
 
-    async def check_all(self, skills: Iterable[RegisteredSkill], preview: Preview) -> None:
+    async def check_all(self, skills: Iterable[HostSkill], preview: Preview) -> None:
         """Check many skills concurrently; `known` has the verdicts then."""
         limiter = anyio.CapacityLimiter(_TOGETHER)
 
-        async def check(skill: RegisteredSkill) -> None:
+        async def check(skill: HostSkill) -> None:
             async with limiter:
                 await self.check(skill, preview)
 
@@ -185,10 +185,10 @@ def _signature_resource(entry: SkillEntry) -> SkillResource | None:
 class Case:
     """A skill on its way to a load: its key and the facts about it are computed once."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     entry: CheckedEntry
     key: Key
-    facts: Candidate
+    facts: AdmissionRequest
     record: Record
     once: Approval | None = None
     """An approval for this load alone."""
@@ -198,17 +198,17 @@ class Case:
 class Approver:
     """The approvals of a host, and how new ones are obtained."""
 
-    registry: Registry
-    facts: Callable[[RegisteredSkill], Candidate]
+    registry: SkillTable
+    facts: Callable[[HostSkill], AdmissionRequest]
     approval_mode: Callable[[Origin], ApprovalMode]
     store: ConsentStore
     signatures: Signatures
     cache: SkillCache
-    asker: Asker[ApprovalCallback]
+    asker: ScopedCallback[ApprovalCallback]
     tell: Callable[[Event], None]
     limits: Limits
 
-    async def open(self, skill: RegisteredSkill, entry: CheckedEntry) -> Case:
+    async def open(self, skill: HostSkill, entry: CheckedEntry) -> Case:
         """A skill that is to be loaded, with the record of it as it is on disk now."""
         key = self.store.key(skill.origin, skill.uri)
         return Case(skill, entry, key, self.facts_of(skill), await self._read(skill, key))
@@ -239,12 +239,12 @@ class Approver:
         skill, entry = case.skill, case.entry
         seen = seen_set(files)
         case.record = self.end_outdated(skill, case.key)
-        decision = admit(self._candidate(case, seen), Act.LOAD)
+        decision = admit(self._candidate(case, seen), Purpose.LOAD)
         ask = self.asker.current
         if isinstance(decision, Ask):
             # It may have been approved elsewhere since the record was read: nobody is asked twice.
             case.record = await self._read(skill, case.key)
-            decision = admit(self._candidate(case, seen), Act.LOAD)
+            decision = admit(self._candidate(case, seen), Purpose.LOAD)
         if not isinstance(decision, Ask) or ask is None:
             return require(decision, entry.uri, skill.origin)
 
@@ -313,14 +313,14 @@ class Approver:
         revoked since it was given. One for this load alone ends here.
         """
         case.record = await self._read(case.skill, case.key)
-        decision = admit(self._candidate(case, seen), Act.LOAD)
+        decision = admit(self._candidate(case, seen), Purpose.LOAD)
         grants = require(decision, case.entry.uri, case.skill.origin)
         once, case.once = case.once, None
         if once is None:
             await self._note_signer(case.skill, case.key)
         return grants, once is None
 
-    async def _note_signer(self, skill: RegisteredSkill, key: Key) -> None:
+    async def _note_signer(self, skill: HostSkill, key: Key) -> None:
         """Remember who signed what was loaded or approved: another signer is asked about."""
         verdict = self.signatures.known(skill)
         if verdict is None or skill.origin.is_own:
@@ -329,7 +329,7 @@ class Approver:
         if now != (before or NO_SIGNER):
             await self.store.note_signer(key, now)
 
-    def check_shown(self, skill: RegisteredSkill, shown: SkillEntry | SetDigest) -> CheckedEntry:
+    def check_shown(self, skill: HostSkill, shown: SkillEntry | SetDigest) -> CheckedEntry:
         """The skill's entry if it is what the user was shown; otherwise `ApprovalRequired` (SEC-6)."""
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.is_dynamic:
@@ -349,7 +349,7 @@ class Approver:
 
     async def approve(
         self,
-        skill: RegisteredSkill,
+        skill: HostSkill,
         entry: CheckedEntry,
         grants: Grants = NO_GRANTS,
         *,
@@ -364,14 +364,12 @@ class Approver:
         await self._note_signer(skill, key)
         return approval
 
-    async def decline(
-        self, skill: RegisteredSkill, entry: CheckedEntry, *, how: str, caller: str = ""
-    ) -> None:
+    async def decline(self, skill: HostSkill, entry: CheckedEntry, *, how: str, caller: str = "") -> None:
         """Record that the user, or a caller, declined a skill with exactly this entry."""
         await self.store.decline(self._key(skill, caller), shown_digest(entry) or "", how=how)
 
     async def approved_bytes(
-        self, skill: RegisteredSkill, uri: SkillUri, approval: Approval | None = None
+        self, skill: HostSkill, uri: SkillUri, approval: Approval | None = None
     ) -> bytes | None:
         """A file as it was when it was approved, by default last, when it is still cached."""
         record = self.store.record(self._key(skill))
@@ -387,7 +385,7 @@ class Approver:
             return None
         return next((digest for uri, digest in approval.resources if uri == file), None)
 
-    def end_outdated(self, skill: RegisteredSkill, key: Key | None = None) -> Record:
+    def end_outdated(self, skill: HostSkill, key: Key | None = None) -> Record:
         """End an approval that no longer fits the entry (SEC-6). Returns the record."""
         key = key or self._key(skill)
         record = self.store.record(key)
@@ -403,13 +401,13 @@ class Approver:
         return self.store.record(key)
 
     def candidate(
-        self, skill: RegisteredSkill, *, caller: str = "", seen: ResourceSet = frozenset()
-    ) -> Candidate:
+        self, skill: HostSkill, *, caller: str = "", seen: ResourceSet = frozenset()
+    ) -> AdmissionRequest:
         """What the admission of a skill depends on, for the user or for a caller of a gateway."""
         key = self._key(skill, caller)
         return consider(self.facts_of(skill), self.store.record(key), session=self.store.session(key))
 
-    def status(self, skill: RegisteredSkill, *, caller: str = "") -> ApprovalStatus:
+    def status(self, skill: HostSkill, *, caller: str = "") -> ApprovalStatus:
         """The approval status for the user, or for a caller of a gateway. Changes nothing."""
         candidate = self.candidate(skill, caller=caller)
         approval = candidate.session or candidate.approval
@@ -417,23 +415,23 @@ class Approver:
             candidate = replace(candidate, seen=approval.resources)  # Approved as it was seen.
         return status_of(candidate, limits=self.limits)
 
-    def is_offered(self, skill: RegisteredSkill) -> bool:
+    def is_offered(self, skill: HostSkill) -> bool:
         """Whether a model is told of a listed skill: not if a load is sure to be refused without asking."""
         # Only what the decision depends on: this is called for every skill.
-        candidate = Candidate(
+        candidate = AdmissionRequest(
             origin=skill.origin, entry=skill.entry, approval_mode=self.approval_mode(skill.origin)
         )
         record = self.store.record(self._key(skill))
         if record.declined is not None:
             candidate = consider(candidate, record)
-        return isinstance(admit(candidate, Act.OFFER), Allowed)
+        return isinstance(admit(candidate, Purpose.OFFER), Allowed)
 
-    def _candidate(self, case: Case, seen: ResourceSet = frozenset()) -> Candidate:
+    def _candidate(self, case: Case, seen: ResourceSet = frozenset()) -> AdmissionRequest:
         known = self.signatures.known(case.skill)
         facts = replace(case.facts, entry=case.entry, seen=seen, signature=known)
         return consider(facts, case.record, session=case.once or self.store.session(case.key))
 
-    def facts_of(self, skill: RegisteredSkill) -> Candidate:
+    def facts_of(self, skill: HostSkill) -> AdmissionRequest:
         """What the admission of a skill depends on, without what people decided."""
         facts = self.facts(skill)
         nested = is_nested(skill.uri, self.registry.uris(skill.origin))
@@ -442,7 +440,7 @@ class Approver:
             return facts  # Most skills of a large server.
         return replace(facts, nested=nested, require=require, signature=signature)
 
-    async def _read(self, skill: RegisteredSkill, key: Key) -> Record:
+    async def _read(self, skill: HostSkill, key: Key) -> Record:
         """The record, with what other processes approved and revoked since."""
         try:
             return await self.store.fetch(key)
@@ -451,7 +449,7 @@ class Approver:
                 raise
         return self.store.record(key)
 
-    def _key(self, skill: RegisteredSkill, caller: str = "") -> Key:
+    def _key(self, skill: HostSkill, caller: str = "") -> Key:
         return self.store.key(skill.origin, skill.uri, caller)
 
 
@@ -464,7 +462,7 @@ def _with_others(approval: Approval, before: Approval | None) -> Approval:
     return replace(approval, resources=approval.resources | others)
 
 
-def skill_facts(skill: RegisteredSkill) -> dict[str, Value]:
+def skill_facts(skill: HostSkill) -> dict[str, Value]:
     """What telemetry says of a skill."""
     digest: str | None = None
     with suppress(SkillwireError):  # An entry that is not sound has none.
@@ -481,7 +479,7 @@ def skill_facts(skill: RegisteredSkill) -> dict[str, Value]:
 
 
 def changed_meanwhile(
-    skill: RegisteredSkill, digest: SetDigest | None, changes: tuple[FileChange, ...]
+    skill: HostSkill, digest: SetDigest | None, changes: tuple[FileChange, ...]
 ) -> ApprovalRequired:
     """The error for an approval of files that the skill no longer has."""
     differing = ", ".join(f"{shown_uri(change.uri)} {change.kind}" for change in changes[:8])

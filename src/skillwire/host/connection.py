@@ -3,7 +3,7 @@
 It connects within its own deadline, reconnects with growing pauses, and turns whatever goes wrong into one
 line. Requests come from any task and end in an answer or a `SourceError`.
 
-How the server is reached is in `transports.py`. `Subscriptions` is what the server says has changed. On
+How the server is reached is in `transports.py`. `ServerSubscriptions` is what the server says has changed. On
 2026-07-28 a client opens a stream of changes and names what it follows; before, it subscribes to each URI,
 and notifications arrive as messages. Both end in the same `changes`. This module imports the MCP SDK, so it
 is imported when the first server is connected.
@@ -28,7 +28,7 @@ from skillwire.errors import SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.http_client import DirectRequests
 from skillwire.host.sdk import filter_sdk_logs
-from skillwire.host.state import Status
+from skillwire.host.state import ConnectionStatus
 from skillwire.host.transports import ServerTransport
 from skillwire.limits import Limits
 from skillwire.text import shown
@@ -40,7 +40,7 @@ _MOST_CHANGES: Final = 100
 _MOST_LOOKED_AT: Final = 8
 
 
-class Subscriptions:
+class ServerSubscriptions:
     """The changes of one server. They outlast its connections: what is followed is subscribed to again."""
 
     def __init__(
@@ -209,7 +209,7 @@ class Connection:
         """
         self.origin = origin
         self.config = config
-        self.status = Status.IDLE if is_lazy else Status.CONNECTING
+        self.status = ConnectionStatus.IDLE if is_lazy else ConnectionStatus.CONNECTING
         self.reason = ""
         self.last_output: tuple[str, ...] = ()
         self.instructions = ""
@@ -221,7 +221,7 @@ class Connection:
         self._limits = limits
         self._on_change = on_change
         self._sleep = sleep
-        self._subscriptions = Subscriptions(limits=limits, listen_after=listen_after, sleep=sleep)
+        self._subscriptions = ServerSubscriptions(limits=limits, listen_after=listen_after, sleep=sleep)
         self.session: ClientSession | None = None
         self._direct: DirectRequests | None = None
         self._transport = self._new_transport()
@@ -243,12 +243,12 @@ class Connection:
     async def settled(self) -> None:
         """Connect, and wait until the server is ready or has failed once, at most until its deadline."""
         self._needed.set()
-        if self.status is Status.IDLE:
-            self.status = Status.CONNECTING
+        if self.status is ConnectionStatus.IDLE:
+            self.status = ConnectionStatus.CONNECTING
         with anyio.move_on_after(self.config.connect_seconds):
             await self._settled.wait()
-        if self.status is Status.CONNECTING:
-            self.status = Status.FAILED
+        if self.status is ConnectionStatus.CONNECTING:
+            self.status = ConnectionStatus.FAILED
             self.reason = self._no_answer()
 
     async def run(self) -> None:
@@ -265,7 +265,7 @@ class Connection:
                     self.reason = self._transport.reason(error, self._fault)
                 self._hang_up()
                 self.last_output = self._transport.last_output
-                self.status = Status.FAILED
+                self.status = ConnectionStatus.FAILED
                 self._settled.set()
                 await self._on_change(self)
                 if anyio.current_time() - started > _LONGEST_PAUSE:
@@ -275,7 +275,7 @@ class Connection:
                 pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
             self._hang_up()
-            self.status = Status.CLOSED
+            self.status = ConnectionStatus.CLOSED
 
     def retry(self) -> None:
         """Connect again now if the connection was lost, and not only after the pause."""
@@ -316,7 +316,7 @@ class Connection:
 
     async def call(self, method: str, action: Callable[[ClientSession], Awaitable[Result]]) -> Result:
         """What an action with the session gives, within the time limit of a request."""
-        if self.status is Status.IDLE:
+        if self.status is ConnectionStatus.IDLE:
             await self.settled()
         session = self.session
         if session is None:
@@ -405,7 +405,7 @@ class Connection:
             self.revisions = tuple(found.supported_versions) if found else (self.era,)
             self.serves_resources = capabilities.resources is not None
             self.serves_tools = capabilities.tools is not None
-            self.status = Status.READY
+            self.status = ConnectionStatus.READY
             self.reason = ""
             self.last_output = ()
             self._settled.set()

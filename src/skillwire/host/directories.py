@@ -47,7 +47,7 @@ class LocalDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class StatePlaces:
+class StatePaths:
     """The files of a host: approvals outlive the cache, so they are stored apart from it."""
 
     cache: Path
@@ -59,9 +59,9 @@ class StatePlaces:
     """Lines of audit logs on their way to a database."""
 
 
-def state_places() -> StatePlaces:
+def state_paths() -> StatePaths:
     """The places that this system has for such files."""
-    return StatePlaces(
+    return StatePaths(
         cache=Path(platformdirs.user_cache_dir(_APP, appauthor=False)) / "files",
         approvals=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "approvals.sqlite",
         trusted=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "trusted",

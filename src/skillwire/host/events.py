@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.text import safe_line
 from skillwire.trust import Origin
 
@@ -72,7 +72,7 @@ class Event:
     """The URI of its `SKILL.md`, if the event is about one skill."""
 
 
-def skill_event(kind: EventKind, skill: RegisteredSkill, message: str) -> Event:
+def skill_event(kind: EventKind, skill: HostSkill, message: str) -> Event:
     """An event about one skill."""
     return Event(kind=kind, message=message, origin=skill.origin, handle=skill.handle, uri=skill.uri)
 

@@ -20,8 +20,8 @@ import anyio
 from anyio import from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from skillwire.catalog import ActiveSkill, RegisteredSkill, Replay, SkillKey
-from skillwire.catalog.render import Candidate, fit_replay
+from skillwire.catalog import ActiveSkill, HostSkill, Replay, SkillKey
+from skillwire.catalog.render import ReplayText, fit_replay
 from skillwire.consent import ApprovalCallback, ConsentBackend
 from skillwire.errors import SkillwireError
 from skillwire.host.config.file import ConfigWatch
@@ -31,11 +31,11 @@ from skillwire.host.events import EventLog
 from skillwire.host.loader import Loader
 from skillwire.host.model import ReadCallback, ReadRequest, Tool, ToolResult, make_tools
 from skillwire.host.scripts import RUN_TOOL, ScriptRunner, Scripts, script_tool
-from skillwire.host.search import FoundSkill
+from skillwire.host.search import SearchMatch
 from skillwire.host.server_tools import ServerTool, ServerTools, ToolCallback
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import SkillFields, Style, file_refusal
-from skillwire.host.wiring import HostParts
+from skillwire.host.wiring import HostComponents
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources import Source
 from skillwire.text import clean_line, safe_line
@@ -72,14 +72,14 @@ class SlashCommand:
 class LoadedSkill:
     """A skill that is loaded. `text` is for the model, as a tool's result (SEC-12)."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     text: str
     grants: Grants
     fields: SkillFields
     """What its frontmatter asks for, as far as the style honors it. Requests, never grants (SEC-4)."""
 
 
-def slash_commands(parts: HostParts, session: str) -> tuple[SlashCommand, ...]:
+def slash_commands(parts: HostComponents, session: str) -> tuple[SlashCommand, ...]:
     """The skills that a user may invoke, as commands of one session."""
     most = parts.context.limits.description_chars
     return tuple(
@@ -106,16 +106,16 @@ def active_skills(loader: Loader) -> tuple[ActiveSkill, ...]:
     return tuple(found)
 
 
-async def replay_active(parts: HostParts, budget: int) -> Replay:
+async def replay_active(parts: HostComponents, budget: int) -> Replay:
     """The text of what is loaded, in `budget` characters; what may not be repeated is only named."""
-    candidates: list[Candidate] = []
+    candidates: list[ReplayText] = []
     for handle, held in parts.loader.active():
         found = await parts.loader.replayable(SkillKey(held.origin, held.entry.uri))
         if isinstance(found, str):
-            candidates.append(Candidate(handle, "", None, problem=found))
+            candidates.append(ReplayText(handle, "", None, problem=found))
         else:
             text = parts.style.skill_text(found, handle, parts.context)
-            candidates.append(Candidate(handle, text, shown_digest(held.entry)))
+            candidates.append(ReplayText(handle, text, shown_digest(held.entry)))
     return fit_replay(candidates, budget)
 
 
@@ -210,7 +210,7 @@ class SkillHost:
             required_sources=required_sources,
         )
         self._remarks = (*remarks, *origins.remarks)
-        self._parts = HostParts(
+        self._parts = HostComponents(
             origins,
             style=self.style,
             limits=limits,
@@ -342,7 +342,7 @@ class SkillHost:
         """The skills that a user may invoke, for hosts that offer them as slash commands."""
         return slash_commands(self._parts, self.session)
 
-    def skills(self, *, disabled: bool = False, for_models: bool = False) -> tuple[RegisteredSkill, ...]:
+    def skills(self, *, disabled: bool = False, for_models: bool = False) -> tuple[HostSkill, ...]:
         """Every skill that is known, local ones first, each under a handle of its own.
 
         With `disabled`, disabled ones too. With `for_models`, only those that the catalog and the search tool
@@ -365,7 +365,7 @@ class SkillHost:
 
     async def search(
         self, query: str, *, server: str | None = None, limit: int | None = None
-    ) -> tuple[FoundSkill, ...]:
+    ) -> tuple[SearchMatch, ...]:
         """The skills that fit a query best, of one server or directory if its label is given.
 
         Disabled skills are not found. No server is contacted.
@@ -393,7 +393,7 @@ class SkillHost:
 
     async def find(
         self, name: str, *, server: str | None = None, values: Mapping[str, str] | None = None
-    ) -> RegisteredSkill:
+    ) -> HostSkill:
         """The skill that a handle or a URI means, also one that its server does not list (LST-3).
 
         For a template, `values` has a value for each of its arguments.

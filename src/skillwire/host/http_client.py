@@ -52,7 +52,7 @@ _METHOD: Final = "mcp-method"
 _LISTEN: Final = "subscriptions/listen"
 
 
-class Trouble(StrEnum):
+class FailureKind(StrEnum):
     """What went wrong, by what has to follow. The value is part of the marked message."""
 
     GONE = "gone"
@@ -65,17 +65,17 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpProblem:
+class HttpFailure:
     """A problem with one request."""
 
-    trouble: Trouble
+    kind: FailureKind
     words: str
     """What happened and what to do, in our own words; a few of the server's are quoted only through
     `shown`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An answer that has come whole, within the limits."""
 
     response: httpx2.Response
@@ -126,11 +126,11 @@ class CappedClient(httpx2.AsyncClient):
         self._fixed_headers = dict(self.headers)
         self._extensions = {"timeout": timeout.as_dict()}
 
-    def problem_in(self, message: str) -> HttpProblem | None:
+    def problem_in(self, message: str) -> HttpFailure | None:
         """The problem that an error message of the SDK passes on, if it is one of ours."""
         _, mark, said = message.partition(self._mark)
-        trouble, _, words = said.partition(":")
-        return HttpProblem(Trouble(trouble), words) if mark else None
+        kind, _, words = said.partition(":")
+        return HttpFailure(FailureKind(kind), words) if mark else None
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; what comes back is within the limits, or says why there is nothing."""
@@ -148,8 +148,8 @@ class CappedClient(httpx2.AsyncClient):
                     request.headers, lambda: once(request, **options), standing=standing
                 )
         except TimeoutError:
-            answer = self._answer(Trouble.LIMIT, _TOO_LATE.format(self._seconds))
-        if not isinstance(answer, Answer):
+            answer = self._answer(FailureKind.LIMIT, _TOO_LATE.format(self._seconds))
+        if not isinstance(answer, HttpAnswer):
             answer.request = request
             return answer
         response = answer.response
@@ -161,11 +161,11 @@ class CappedClient(httpx2.AsyncClient):
 
     async def post_message(
         self, url: str, headers: Mapping[str, str], body: bytes
-    ) -> Answer | httpx2.Response:
+    ) -> HttpAnswer | httpx2.Response:
         """Send a message as `send` does, but without cookies, redirects and a time limit of its own.
 
         That takes less than half of the time. The names of `headers` are in lower case. A response, as
-        opposed to an `Answer`, is a stream of events, or says why there is nothing.
+        opposed to an `HttpAnswer`, is a stream of events, or says why there is nothing.
         """
         sent = {**self._fixed_headers, **headers}
 
@@ -184,14 +184,14 @@ class CappedClient(httpx2.AsyncClient):
         once: Callable[[], Awaitable[httpx2.Response]],
         *,
         standing: bool,
-    ) -> Answer | httpx2.Response:
+    ) -> HttpAnswer | httpx2.Response:
         try:
             response = await self._authorized(headers, once)
             return await self._within_limits(response, headers, standing=standing)
         except httpx2.TimeoutException:
-            return self._answer(Trouble.LIMIT, _TOO_LATE.format(self._seconds))
+            return self._answer(FailureKind.LIMIT, _TOO_LATE.format(self._seconds))
         except httpx2.TransportError as error:
-            return self._answer(Trouble.GONE, transport_words(error))
+            return self._answer(FailureKind.GONE, transport_words(error))
 
     async def _authorized(
         self,
@@ -222,11 +222,13 @@ class CappedClient(httpx2.AsyncClient):
         sent: Mapping[str, str],
         *,
         standing: bool,
-    ) -> Answer | httpx2.Response:
+    ) -> HttpAnswer | httpx2.Response:
         if response.headers.get("content-encoding", "identity") != "identity":
             # An encoding could unpack to far more than arrives.
             await response.aclose()
-            return self._answer(Trouble.LIMIT, "a compressed answer, which was not asked for: it is refused")
+            return self._answer(
+                FailureKind.LIMIT, "a compressed answer, which was not asked for: it is refused"
+            )
         kind = response.headers.get("content-type", "").lower()
         if response.status_code < 300 and kind.startswith("text/event-stream"):
             if not standing:
@@ -238,39 +240,39 @@ class CappedClient(httpx2.AsyncClient):
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > self._limit:
-                    return self._answer(Trouble.LIMIT, _TOO_LONG.format(self._limit))
+                    return self._answer(FailureKind.LIMIT, _TOO_LONG.format(self._limit))
         finally:
             await response.aclose()
         try:
             check_json(body)
         except LimitExceeded as error:
-            return self._answer(Trouble.LIMIT, str(error))
+            return self._answer(FailureKind.LIMIT, str(error))
         if response.status_code >= 400 and (
             problem := self._refusal(response, kind, has_session=_SESSION in sent)
         ):
-            return self._answer(problem.trouble, problem.words)
+            return self._answer(problem.kind, problem.words)
         if response.status_code == 200 and body and not kind.startswith("application/json"):
             said = shown(kind.partition(";")[0], 60) or "something without a type"
             words = f"it answers with {said}, which is not MCP: check the path of the URL, often /mcp"
-            return self._answer(Trouble.REFUSED, words)
-        return Answer(response, kind, bytes(body))
+            return self._answer(FailureKind.REFUSED, words)
+        return HttpAnswer(response, kind, bytes(body))
 
-    def _refusal(self, response: httpx2.Response, kind: str, *, has_session: bool) -> HttpProblem | None:
+    def _refusal(self, response: httpx2.Response, kind: str, *, has_session: bool) -> HttpFailure | None:
         """What a status says, where the body does not say it as MCP does."""
         status = response.status_code
         if status < 400:
             return None
         if status == 401:
-            return HttpProblem(Trouble.REFUSED, self._unauthorized(response))
+            return HttpFailure(FailureKind.REFUSED, self._unauthorized(response))
         if status == 404 and has_session:
-            return HttpProblem(Trouble.GONE, "the server has forgotten the session (HTTP 404)")
+            return HttpFailure(FailureKind.GONE, "the server has forgotten the session (HTTP 404)")
         if kind.startswith("application/json"):
             return None
         if status == 403:
-            return HttpProblem(Trouble.REFUSED, "the server does not let us in (HTTP 403)")
+            return HttpFailure(FailureKind.REFUSED, "the server does not let us in (HTTP 403)")
         if status == 404:
-            return HttpProblem(Trouble.REFUSED, "there is no MCP server at that URL (HTTP 404)")
-        return HttpProblem(Trouble.REFUSED, f"the server answered with HTTP {status}")
+            return HttpFailure(FailureKind.REFUSED, "there is no MCP server at that URL (HTTP 404)")
+        return HttpFailure(FailureKind.REFUSED, f"the server answered with HTTP {status}")
 
     def _unauthorized(self, response: httpx2.Response) -> str:
         """Why a server answers 401, and what to do about it."""
@@ -283,8 +285,8 @@ class CappedClient(httpx2.AsyncClient):
             return f"the server wants you to sign in (HTTP 401): {command}"
         return f"the server wants a token (HTTP 401): name it with token_env, or {command}"
 
-    def _answer(self, trouble: Trouble, words: str) -> httpx2.Response:
-        error = {"code": -32000, "message": f"{self._mark}{trouble}:{words}"}
+    def _answer(self, kind: FailureKind, words: str) -> httpx2.Response:
+        error = {"code": -32000, "message": f"{self._mark}{kind}:{words}"}
         return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error})
 
 
@@ -328,7 +330,7 @@ class _CappedStream(httpx2.AsyncByteStream):
 
     def _cut(self, words: str) -> httpx2.SSEError:
         # The SDK passes the words of this error on, to the one request that it concerns.
-        return httpx2.SSEError(f"{self._mark}{Trouble.LIMIT}:{words}")
+        return httpx2.SSEError(f"{self._mark}{FailureKind.LIMIT}:{words}")
 
 
 Result: TypeAlias = Mapping[str, object]
@@ -389,7 +391,7 @@ class DirectRequests:
             "params": {**params, "_meta": {**self._meta, **trace_context()}},
         }
         answer = await self._http.post_message(self._url, headers, to_json(message))
-        if isinstance(answer, Answer):
+        if isinstance(answer, HttpAnswer):
             status = answer.response.status_code
             if not answer.content_type.startswith("application/json") or 200 < status < 400:
                 return None

@@ -21,15 +21,22 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.catalog import HostSkill, SkillTable
 from skillwire.consent import ConsentStore
 from skillwire.errors import LimitExceeded, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import other_directories
 from skillwire.host.events import Event, EventKind, EventRecorder
 from skillwire.host.registration import Registration, unusable
-from skillwire.host.sources import ListingCache, Place, Places, ServerPlace, import_sessions, server_place
-from skillwire.host.state import Status, Switches
+from skillwire.host.sources import (
+    HostSources,
+    ListingCache,
+    LocalSource,
+    ServerSource,
+    import_sessions,
+    server_place,
+)
+from skillwire.host.state import ConnectionStatus, Switches
 from skillwire.host.styles.base import Style
 from skillwire.limits import Limits
 from skillwire.skill import SkillUri
@@ -55,7 +62,7 @@ class Inventory:
     directories: Mapping[Origin, Path]
     """Where the local sources are."""
     check_directory: Callable[[Path], None]
-    registry: Registry
+    registry: SkillTable
     log: EventRecorder
     approvals: ConsentStore
     registration: Registration
@@ -76,7 +83,7 @@ class Inventory:
     """Whether servers are listed."""
     watch: bool = True
     """Whether changes are followed."""
-    places: Places = field(init=False)
+    places: HostSources = field(init=False)
 
     def __post_init__(
         self,
@@ -84,9 +91,9 @@ class Inventory:
         sources: Mapping[Origin, Source],
         later: Collection[Origin],
     ) -> None:
-        places = {origin: Place(origin, source) for origin, source in sources.items()}
+        places = {origin: LocalSource(origin, source) for origin, source in sources.items()}
         self._later = {origin: place for origin, place in places.items() if origin in later}
-        self.places = Places(
+        self.places = HostSources(
             configs=dict(servers),
             registry=self.registry,
             switches=lambda: self.registration.switches,
@@ -173,7 +180,7 @@ class Inventory:
         for origin in self.places.configs:
             self._servers[origin] = await self._server_place(origin)
 
-    async def _server_place(self, origin: Origin) -> ServerPlace:
+    async def _server_place(self, origin: Origin) -> ServerSource:
         return await server_place(
             origin,
             self.places.configs[origin],
@@ -186,7 +193,7 @@ class Inventory:
             on_remark=lambda remark: self.log.remark_once(origin, remark),
         )
 
-    def _follow_server(self, server: ServerPlace) -> None:
+    def _follow_server(self, server: ServerSource) -> None:
         if self._tasks is not None:
             self._tasks.start_soon(server.work.run, self._follow, server.origin, server.source)
             self._tasks.start_soon(server.work.run, self._list_when_due, server)
@@ -200,7 +207,7 @@ class Inventory:
         for events in (self._known, self._settled):
             events.setdefault(origin, anyio.Event()).set()  # Nobody waits for what came later.
         if source is not None:
-            await self._arrive(Place(origin, source))
+            await self._arrive(LocalSource(origin, source))
         elif self._tasks is not None:
             await anyio.to_thread.run_sync(import_sessions)
             server = self._servers[origin] = await self._server_place(origin)
@@ -229,7 +236,7 @@ class Inventory:
             with suppress(Exception):  # A user's own class may fail here; the others are closed anyway.
                 await place.source.aclose()
 
-    async def _open_place(self, place: Place) -> None:
+    async def _open_place(self, place: LocalSource) -> None:
         with self._recording_failures(place.origin, "failed"):
             if (path := self.directories.get(place.origin)) is not None:
                 self.check_directory(path)
@@ -238,7 +245,7 @@ class Inventory:
             await self._list(place.origin, place.source)
         self._settle(place.origin)
 
-    def _is_there(self, place: Place) -> bool:
+    def _is_there(self, place: LocalSource) -> bool:
         """Whether there is something to open. A source of the user's own knows that itself."""
         path = self.directories.get(place.origin)
         try:
@@ -246,7 +253,7 @@ class Inventory:
         except OSError:
             return False  # A directory above it is not readable.
 
-    async def _await_directories(self, places: Collection[Place]) -> None:
+    async def _await_directories(self, places: Collection[LocalSource]) -> None:
         """Open directories when they are created."""
         from skillwire.sources.directory.watch import await_directories
 
@@ -258,7 +265,7 @@ class Inventory:
 
         await await_directories(by_path, take)
 
-    async def _arrive(self, place: Place) -> None:
+    async def _arrive(self, place: LocalSource) -> None:
         """Open a directory that did not exist when the host was opened, unless it is open."""
         if place.work.is_over:
             return
@@ -269,7 +276,7 @@ class Inventory:
         if place.is_open:
             self._follow_place(place)
 
-    def _follow_place(self, place: Place) -> None:
+    def _follow_place(self, place: LocalSource) -> None:
         """Follow what changes in a place from now on, unless it is followed already."""
 
         async def follow() -> None:
@@ -282,14 +289,14 @@ class Inventory:
             place.is_followed = True
             self._tasks.start_soon(place.work.run, follow)
 
-    async def _await_listing(self, server: ServerPlace) -> None:
+    async def _await_listing(self, server: ServerSource) -> None:
         """Wait for one server: for no longer than its deadline, and for a listing while its pages come."""
         try:
             await self._await_answer(server)
         finally:
             self._settle(server.origin)
 
-    async def _await_answer(self, server: ServerPlace) -> None:
+    async def _await_answer(self, server: ServerSource) -> None:
         connection, source = server.connection, server.source
         if not self.discover:
             return
@@ -297,7 +304,7 @@ class Inventory:
             await self._list(server.origin, source)
             return
         await connection.settled()
-        if connection.status is not Status.READY:
+        if connection.status is not ConnectionStatus.READY:
             self._offline(server.origin, f"cannot be reached: {connection.reason}")
             return
         seconds = connection.config.connect_seconds
@@ -334,7 +341,7 @@ class Inventory:
                 if label in (None, place.origin.label):
                     tasks.start_soon(self._refresh_place, place)
 
-    async def _refresh_place(self, place: Place) -> None:
+    async def _refresh_place(self, place: LocalSource) -> None:
         if not place.is_open:
             await self._arrive(place)
             return
@@ -345,7 +352,7 @@ class Inventory:
     async def reconnect(self, label: str) -> None:
         """Connect to a server again now, if it is not connected; otherwise list it again."""
         server = self._servers.get(self.places.server(label))
-        if server is not None and server.connection.status is Status.FAILED:
+        if server is not None and server.connection.status is ConnectionStatus.FAILED:
             server.connection.retry()
         else:
             await self.refresh(label)
@@ -355,7 +362,7 @@ class Inventory:
         server = self._servers.get(connection.origin)
         if server is None or server.connection is not connection:
             return  # It was removed.
-        if connection.status is not Status.READY:
+        if connection.status is not ConnectionStatus.READY:
             if not self.registration.is_opening:
                 self._offline(server.origin, f"cannot be reached: {connection.reason}")
             return
@@ -367,7 +374,7 @@ class Inventory:
         finally:
             server.listed.set()
 
-    async def _list_server(self, server: ServerPlace, afresh: bool) -> None:
+    async def _list_server(self, server: ServerSource, afresh: bool) -> None:
         if self.registration.switches.closed_for(server.origin):
             return
         if afresh:
@@ -458,7 +465,7 @@ class Inventory:
                 await source.refresh()
         await self._list(origin, source)
 
-    async def _list_when_due(self, server: ServerPlace) -> None:
+    async def _list_when_due(self, server: ServerSource) -> None:
         """List a server whenever its listing expires, until canceled.
 
         Not only if it sends no notifications: one may accept a subscription and stay silent.
@@ -468,7 +475,7 @@ class Inventory:
             if seconds > 0:
                 await anyio.sleep(seconds)
                 continue  # It may have been listed meanwhile.
-            if server.connection.status is Status.READY:
+            if server.connection.status is ConnectionStatus.READY:
                 await self._list_server(server, afresh=True)
             if server.source.due_seconds <= 0:  # It could not be listed, or is not connected.
                 await anyio.sleep(self.limits.listing_ttl_seconds)
@@ -500,13 +507,13 @@ class Inventory:
 
     # Looking things up
 
-    async def look_up(self, uri: SkillUri, origin: Origin) -> RegisteredSkill:
+    async def look_up(self, uri: SkillUri, origin: Origin) -> HostSkill:
         """Ask a server for a skill that it may not list (LST-3)."""
         entry = await self.places.source(origin).get_entry(uri)
         self.registration.add(origin, entry)
         return self.registry.find_uri(uri, origin.label)
 
-    async def current(self, skill: RegisteredSkill) -> RegisteredSkill:
+    async def current(self, skill: HostSkill) -> HostSkill:
         """The skill as it is now, where it is known from a cached listing alone: that costs one request."""
         server = self._servers.get(skill.origin)
         if server is None or not server.is_cached:

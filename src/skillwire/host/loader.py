@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from skillwire.catalog import LOAD_TOOL, READ_TOOL, RegisteredSkill, Registry, SkillKey
+from skillwire.catalog import LOAD_TOOL, READ_TOOL, HostSkill, SkillKey, SkillTable
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
@@ -77,12 +77,12 @@ changes over to another transport, and macOS lets a process open 256 files."""
 class SkillFiles:
     """The files of a skill as shown to a user, and the digest that approves exactly these."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     files: tuple[VerifiedFile, ...]
     digest: SetDigest
 
 
-OnPreview: TypeAlias = Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None]
+OnPreview: TypeAlias = Callable[[HostSkill, Mapping[SkillUri, VerifiedFile] | SkillwireError], None]
 """Called with all files of a skill, or with the first error."""
 
 
@@ -90,7 +90,7 @@ OnPreview: TypeAlias = Callable[[RegisteredSkill, Mapping[SkillUri, VerifiedFile
 class _Preview:
     """A skill whose files are being read, `left` of them still to come."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     entry: CheckedEntry
     source: Source
     digests: Mapping[SkillUri, Digest]
@@ -119,14 +119,14 @@ class Fetcher:
     # Files of earlier drafts that were read since their server last reported a change.
     _current: set[tuple[Origin, SkillUri]] = field(default_factory=set[tuple[Origin, SkillUri]], init=False)
 
-    async def preview(self, skill: RegisteredSkill, path: str = SKILL_FILE) -> VerifiedFile:
+    async def preview(self, skill: HostSkill, path: str = SKILL_FILE) -> VerifiedFile:
         """A file for the user to look at: verified, but not loaded, held, cached or approved (SEC-7)."""
         entry = check_entry(skill.entry, limits=self.limits)
         uri = skill_file(entry, path)
         data, _ = await self.fetch_bytes(entry, skill.origin, uri, refresh=True)
         return self._previewed(entry, uri, data, skill.origin)
 
-    async def at_hand(self, skill: RegisteredSkill) -> bytes | None:
+    async def at_hand(self, skill: HostSkill) -> bytes | None:
         """The `SKILL.md` of a skill, without a request to a server: from its file or the cache (SEC-8)."""
         if skill.origin.is_local:
             return (await self.source_of(skill.origin).read(skill.uri)).data
@@ -136,10 +136,10 @@ class Fetcher:
 
     async def preview_skills(
         self,
-        skills: Iterable[RegisteredSkill],
+        skills: Iterable[HostSkill],
         *,
         together: int,
-        on_file: Callable[[RegisteredSkill], None],
+        on_file: Callable[[HostSkill], None],
         on_skill: OnPreview,
     ) -> None:
         """Read every listed file of these skills as `preview` does, `together` at once from each origin.
@@ -183,7 +183,7 @@ class Fetcher:
             for origin, previews in waiting.items():
                 tasks.start_soon(read, origin, previews)
 
-    def _start_preview(self, skill: RegisteredSkill) -> _Preview:
+    def _start_preview(self, skill: HostSkill) -> _Preview:
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.resources is DYNAMIC:
             raise ApprovalRequired(
@@ -196,7 +196,7 @@ class Fetcher:
         # Refused if the origin is disabled, cached or not.
         return _Preview(skill, entry, self.source_of(skill.origin), digests, left=len(digests))
 
-    async def fetch_files(self, skill: RegisteredSkill) -> SkillFiles:
+    async def fetch_files(self, skill: HostSkill) -> SkillFiles:
         """Every current file of a skill, for the user to look at; of a dynamic one, those that are listed."""
         entry = check_entry(skill.entry, limits=self.limits)
         if entry.resources is DYNAMIC:
@@ -223,7 +223,7 @@ class Fetcher:
         return SkillFiles(skill, tuple(files), digest)
 
     async def listed(
-        self, skill: RegisteredSkill, entry: CheckedEntry, *, retrieved: int
+        self, skill: HostSkill, entry: CheckedEntry, *, retrieved: int
     ) -> tuple[VerifiedFile, ...]:
         """The supporting files that are listed for a dynamic skill, as far as they can be read.
 
@@ -247,7 +247,7 @@ class Fetcher:
                 retrieved += len(data)
         return tuple(files)
 
-    async def fetch(self, skill: RegisteredSkill, uri: SkillUri) -> VerifiedFile:
+    async def fetch(self, skill: HostSkill, uri: SkillUri) -> VerifiedFile:
         """A file of a skill for another program: verified and cached, but neither approved nor held."""
         entry = check_entry(skill.entry, limits=self.limits)
         file, is_cached = await self._verified(entry, skill.origin, skill_file(entry, uri))
@@ -255,7 +255,7 @@ class Fetcher:
             await self.cache.store(file)
         return file
 
-    async def keep(self, skill: RegisteredSkill, entry: CheckedEntry) -> None:
+    async def keep(self, skill: HostSkill, entry: CheckedEntry) -> None:
         """Fetch, verify and cache every file that the user approves, to compare later versions with them."""
         files: list[VerifiedFile] = []
         for resource in () if entry.resources is DYNAMIC else entry.resources:
@@ -349,7 +349,7 @@ class _Held:
 class Loader:
     """Loads skills, holds what is loaded, and reads the files of what is held."""
 
-    registry: Registry
+    registry: SkillTable
     source_of: Callable[[Origin], Source]
     take_fresh: Callable[[Origin, SkillEntry], None]
     approver: Approver
@@ -410,14 +410,14 @@ class Loader:
         for key in [key for key in self._held if key.origin == origin]:
             self.release(key)
 
-    async def load(self, skill: RegisteredSkill) -> VerifiedSkill:
+    async def load(self, skill: HostSkill) -> VerifiedSkill:
         """Take a skill through all steps, with one refresh at most."""
         # One load of a skill at a time, so that the user is asked once.
         async with self._turns.setdefault(skill.key, anyio.Lock()):
             with self._observed("load", LOAD_TOOL, skill):
                 return await self._load(skill)
 
-    async def _load(self, skill: RegisteredSkill) -> VerifiedSkill:
+    async def _load(self, skill: HostSkill) -> VerifiedSkill:
         try:
             return await self._attempt(skill)
         except _STALE as error:
@@ -426,7 +426,7 @@ class Loader:
     async def read(self, key: SkillKey, path: str) -> VerifiedFile:
         """A file of a held skill, with one refresh at most."""
         held = self._require_held(key)
-        skill = self.registry.get(key) or RegisteredSkill(key.origin, held.skill.entry, held.handle)
+        skill = self.registry.get(key) or HostSkill(key.origin, held.skill.entry, held.handle)
         with self._observed("read", READ_TOOL, skill):
             uri = skill_file(held.skill.entry, path)
             try:
@@ -449,7 +449,7 @@ class Loader:
         return filter_directory(entry, directory, await self.source_of(key.origin).read_directory(directory))
 
     @contextmanager
-    def _observed(self, kind: str, tool: str, skill: RegisteredSkill) -> Generator[None]:
+    def _observed(self, kind: str, tool: str, skill: HostSkill) -> Generator[None]:
         """Telemetry of one call, as a span of the conventions for generative AI."""
         with operation(
             kind,
@@ -458,7 +458,7 @@ class Loader:
         ):
             yield
 
-    async def _attempt(self, skill: RegisteredSkill) -> VerifiedSkill:
+    async def _attempt(self, skill: HostSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
         entry = check_entry(skill.entry, limits=self.limits)
         # Step 2, first part: at most the signature file is fetched for it.
@@ -511,7 +511,7 @@ class Loader:
             await self.fetcher.store(file)
         return file
 
-    async def refreshed(self, skill: RegisteredSkill, error: SkillwireError) -> RegisteredSkill:
+    async def refreshed(self, skill: HostSkill, error: SkillwireError) -> HostSkill:
         """The skill with a fresh entry (step 6), or the original error if there is none."""
         try:
             entry = await self.source_of(skill.origin).get_entry(skill.uri)
@@ -536,7 +536,7 @@ class Loader:
             raise SkillNotFound(f"{key.uri} is not loaded: load it first", uri=key.uri)
         return held
 
-    def _registered(self, key: SkillKey) -> RegisteredSkill:
+    def _registered(self, key: SkillKey) -> HostSkill:
         skill = self.registry.get(key)
         if skill is None:
             raise SkillNotFound(f"{key.uri} is no longer served by {key.origin}", uri=key.uri)

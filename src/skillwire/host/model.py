@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from skillwire.catalog import SEARCH_TOOL, CatalogText, RegisteredSkill, Registry, SkillKey, parse_query
-from skillwire.catalog.registry import without_copies
+from skillwire.catalog import SEARCH_TOOL, CatalogText, HostSkill, SkillKey, SkillTable, parse_query
 from skillwire.catalog.render import is_for_models, render_directory, render_found
-from skillwire.consent.ask import Asker
+from skillwire.catalog.table import without_copies
+from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
@@ -26,7 +26,7 @@ from skillwire.errors import (
 )
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
-from skillwire.host.search import FoundSkill, Resolver, SkillSearch
+from skillwire.host.search import Resolver, SearchMatch, SkillSearch
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.host.templates import ServedTemplate, templates_text
 from skillwire.limits import Limits
@@ -59,8 +59,8 @@ class ResourceReader:
 
     inventory: Inventory
     loader: Loader
-    registry: Registry
-    asker: Asker[ReadCallback]
+    registry: SkillTable
+    asker: ScopedCallback[ReadCallback]
     style: Style
     context: RenderContext
 
@@ -136,7 +136,7 @@ class ResourceReader:
                 f"{shown_uri(text)}: {ruling}", reason=Reason.NEW, origin=origin.label, uri=shown_uri(text)
             )
 
-    async def _skill_at(self, uri: SkillUri, origin: Origin) -> RegisteredSkill | None:
+    async def _skill_at(self, uri: SkillUri, origin: Origin) -> HostSkill | None:
         """The skill whose `SKILL.md` this is, listed or not (FMT-5: only the server can say so)."""
         if self.registry.get(SkillKey(origin, uri)) is not None:
             return self.registry.find_uri(uri, origin.label)  # Refused when it is disabled.
@@ -149,7 +149,7 @@ class ResourceReader:
         except SkillwireError:
             return None
 
-    def _owner(self, uri: SkillUri, origin: Origin) -> RegisteredSkill | None:
+    def _owner(self, uri: SkillUri, origin: Origin) -> HostSkill | None:
         """The registered skill that lists this file, the innermost one."""
         owners = [
             skill
@@ -200,7 +200,7 @@ class ModelActions:
         """A resource of a server; a skill's URI loads that skill (VER-7)."""
         return await self.reader.read(server, uri)
 
-    async def search(self, query: str, *, server: str | None = None) -> Sequence[FoundSkill]:
+    async def search(self, query: str, *, server: str | None = None) -> Sequence[SearchMatch]:
         """The skills that fit a query best, of those that a model is offered."""
         if server is not None:
             self.resolver.require_label(server)
@@ -293,7 +293,7 @@ class Tool:
 class ToolHost(Actions, Protocol):
     """What the tools need of a host: ways to text that a model may see. A search finds what is offered."""
 
-    async def search(self, query: str, *, server: str | None = None) -> Sequence[FoundSkill]: ...
+    async def search(self, query: str, *, server: str | None = None) -> Sequence[SearchMatch]: ...
 
 
 class OfferedSkills:
@@ -303,17 +303,17 @@ class OfferedSkills:
     """
 
     def __init__(
-        self, registry: Registry, is_offered: Callable[[RegisteredSkill], bool], revision: Callable[[], int]
+        self, registry: SkillTable, is_offered: Callable[[HostSkill], bool], revision: Callable[[], int]
     ) -> None:
         """`is_offered` may change its answer when `revision` changes."""
         self._registry = registry
         self._is_offered = is_offered
         self._revision = revision
-        self._from: tuple[tuple[RegisteredSkill, ...], int] | None = None
-        self._skills: tuple[RegisteredSkill, ...] = ()
+        self._from: tuple[tuple[HostSkill, ...], int] | None = None
+        self._skills: tuple[HostSkill, ...] = ()
         self._keys: frozenset[SkillKey] = frozenset()
 
-    def skills(self) -> tuple[RegisteredSkill, ...]:
+    def skills(self) -> tuple[HostSkill, ...]:
         """The skills, the same tuple while nothing changes."""
         known, revision = self._registry.skills(), self._revision()
         # The registry gives the same tuple while nothing has changed.
@@ -346,7 +346,7 @@ class CatalogCache:
         self._context = context
         self._budget = context.limits.catalog_chars
         self._working: tuple[str, ...] = ()
-        self._skills: tuple[RegisteredSkill, ...] | None = None
+        self._skills: tuple[HostSkill, ...] | None = None
         self._text = CatalogText("")
 
     def get(self, budget: int | None, working: Collection[str]) -> CatalogText:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from skillwire.catalog import Changes, Naming, RegisteredSkill, Registry, SkillKey, fold_handle
+from skillwire.catalog import Changes, HostSkill, Naming, SkillKey, SkillTable, fold_handle
 from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import MOST_EVENTS, Event, EventKind, EventRecorder, skill_event
@@ -19,7 +19,7 @@ from skillwire.host.styles.base import Style, collision_lines
 from skillwire.issues import Issue
 from skillwire.limits import Limits
 from skillwire.skill import SkillEntry, shown_uri
-from skillwire.trust import Act, Allowed, ApprovalMode, Candidate, Origin, admit, require
+from skillwire.trust import AdmissionRequest, Allowed, ApprovalMode, Origin, Purpose, admit, require
 
 _MOST_COLLISIONS: Final = 100
 
@@ -28,7 +28,7 @@ _MOST_COLLISIONS: Final = 100
 class Registration:
     """Adds entries to the registry if they are admitted, and reports what that changed."""
 
-    registry: Registry
+    registry: SkillTable
     configs: Mapping[Origin, ServerConfig]
     log: EventRecorder
     disabled: frozenset[str]
@@ -36,7 +36,7 @@ class Registration:
     style: Style
     naming: Naming
     limits: Limits
-    on_changed: Callable[[RegisteredSkill], None]
+    on_changed: Callable[[HostSkill], None]
     """Called for every skill whose entry is a different one now."""
     on_collected: Callable[[Origin, Sequence[SkillEntry]], None] | None = field(default=None, init=False)
     """Called with what an origin listed while others are still waited for."""
@@ -65,10 +65,10 @@ class Registration:
         """Whether anything of an origin is registered or collected."""
         return bool(self.registry.uris(origin) or (self._collected or {}).get(origin))
 
-    def candidate(self, origin: Origin, entry: SkillEntry, *, disabled: bool = False) -> Candidate:
+    def candidate(self, origin: Origin, entry: SkillEntry, *, disabled: bool = False) -> AdmissionRequest:
         """What the admission of a skill depends on, without its approval."""
         config = self.configs.get(origin)
-        return Candidate(
+        return AdmissionRequest(
             origin=origin,
             entry=entry,
             unavailable=self.closed_for(origin),
@@ -89,7 +89,7 @@ class Registration:
             return "it is not configured any more"
         return self.switches.closed_for(origin)
 
-    def set_disabled(self, names: Iterable[str]) -> list[RegisteredSkill]:
+    def set_disabled(self, names: Iterable[str]) -> list[HostSkill]:
         """Disable these skills and enable those that were disabled by name before. Returns the former.
 
         What a program disabled or enabled by itself stays as it is.
@@ -106,7 +106,7 @@ class Registration:
             self.registry.set_enabled(skill.key, False)
         return new
 
-    def _is_disabled(self, skill: RegisteredSkill) -> bool:
+    def _is_disabled(self, skill: HostSkill) -> bool:
         """Whether a skill is disabled by any name that it goes by: a collision must not enable it again."""
         qualified = f"{skill.origin.label}/{skill.entry.name}"  # As `skillwire config disable` writes it.
         handles = (skill.handle, qualified, *self.naming.handles(skill.key, skill.entry))
@@ -120,7 +120,7 @@ class Registration:
                 f"{shown_uri(entry.uri)} from {origin} is not taken: {candidate.style_refusal}"
             )
         # Not `SkillNotFound`: callers must not go on to read it as something else.
-        require(admit(candidate, Act.LIST), entry.uri, origin)
+        require(admit(candidate, Purpose.LIST), entry.uri, origin)
         self._report(self.registry.add(origin, entry))
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry], left_out: Iterable[str] = ()) -> None:
@@ -131,12 +131,12 @@ class Registration:
         self.log.leave_out(
             origin, [*left_out, *(unusable(origin, self._style_issue(one)) for one in refused)]
         )
-        admitted = tuple(one.entry for one in candidates if isinstance(admit(one, Act.LIST), Allowed))
+        admitted = tuple(one.entry for one in candidates if isinstance(admit(one, Purpose.LIST), Allowed))
         if self.closed_for(origin):
             return  # It stays empty, whatever comes late.
         if self._collected is not None:
             self._collected[origin] = admitted
-            self.registry.foresee(origin, admitted)  # Others are still waited for: there is time now.
+            self.registry.prepare(origin, admitted)  # Others are still waited for: there is time now.
             if self.on_collected is not None:
                 self.on_collected(origin, admitted)
         else:
@@ -154,7 +154,7 @@ class Registration:
         """Record that an origin does not work."""
         self.log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
 
-    def _style_issue(self, refused: Candidate) -> Issue:
+    def _style_issue(self, refused: AdmissionRequest) -> Issue:
         fix = f"another style than {self.style.name} takes it"
         file = shown_uri(refused.entry.uri)
         return Issue(rule="style-cap", file=file, message=refused.style_refusal, fix=fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.consent import ApprovalStatus, State
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.skill import SetDigest, SkillUri, path_below, skill_root
@@ -17,7 +17,7 @@ from skillwire.trust import ApprovalMode, ChangeKind, VerifiedFile, requested_to
 class SkillReview:
     """A skill and its approval status. An approval is for exactly the files that `digest` names."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     status: ApprovalStatus
 
     @property

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog import RegisteredSkill
+from skillwire.catalog import HostSkill
 from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, SourceError
-from skillwire.host.directories import state_places
+from skillwire.host.directories import state_paths
 from skillwire.host.events import Event, EventKind, skill_event
 from skillwire.host.model import Tool, ToolResult, error_words
 from skillwire.host.styles.base import RenderContext
 from skillwire.limits import Limits
-from skillwire.sandbox import Grant, GrantKind, Outcome, Plan, parse_grant, requested_grants
+from skillwire.sandbox import Grant, GrantKind, RunResult, SandboxPlan, parse_grant, requested_grants
 from skillwire.sandbox.plan import given, interpreter_for, newly_requested, program_path, stored
 from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
@@ -40,7 +40,7 @@ from skillwire.trust.fence import fence
 from skillwire.words import counted
 
 if TYPE_CHECKING:
-    from skillwire.host.wiring import HostParts
+    from skillwire.host.wiring import HostComponents
 
 RUN_TOOL: Final = "run_skill_script"
 NO_SCRIPTS: Final[frozenset[tuple[str, str]]] = frozenset()
@@ -51,7 +51,7 @@ _NAME_BYTES: Final = 255
 class ScriptRequest:
     """A question to the user: may this script run in the sandbox with these grants, or install packages?"""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     script: str
     digest: SetDigest
     """Of the files that a yes is bound to."""
@@ -94,16 +94,16 @@ class ScriptRunner:
 class ScriptResult:
     """What came out of a run. `files` are those that it wrote into the folder of a call with `files`."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     script: str
-    outcome: Outcome
+    outcome: RunResult
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class Scripts:
     """The scripts of one host: `host.scripts`."""
 
-    def __init__(self, parts: HostParts, runner: ScriptRunner | None, limits: Limits) -> None:
+    def __init__(self, parts: HostComponents, runner: ScriptRunner | None, limits: Limits) -> None:
         self._parts = parts
         self.runner = runner
         self._limits = limits
@@ -167,7 +167,7 @@ class Scripts:
         server: str | None = None,
         limits: Limits | None = None,
         ask: bool = False,
-    ) -> tuple[Plan, list[VerifiedFile], RegisteredSkill]:
+    ) -> tuple[SandboxPlan, list[VerifiedFile], HostSkill]:
         """What a script would get, and the files of its skill. With `ask`, what is missing is asked for."""
         runner = self.runner
         if runner is None:
@@ -222,7 +222,7 @@ class Scripts:
         message = f"{what} is run WITHOUT a sandbox (--unsafe-no-sandbox), as a person asked for it"
         self._parts.log.record(Event(kind=EventKind.RUN, message=message))
 
-    def _granted_before(self, skill: RegisteredSkill) -> frozenset[tuple[str, str]]:
+    def _granted_before(self, skill: HostSkill) -> frozenset[tuple[str, str]]:
         """What scripts of the skill were granted before its files changed: to compare with."""
         store = self._parts.approvals
         ended = store.record(store.key(skill.origin, skill.uri)).ended(skill.origin)
@@ -239,17 +239,17 @@ class Scripts:
         if answer is not True:
             raise _refused(request.skill, f"{what} was not granted: it is not run")
 
-    async def _store(self, skill: RegisteredSkill, grants: Grants) -> None:
+    async def _store(self, skill: HostSkill, grants: Grants) -> None:
         """Keep grants with the approval of exactly these files, and use them from now on."""
         await self._parts.admin.approve(skill, grants=grants, how="granted for a script")
         await self._parts.loader.load(skill)
 
-    async def _files(self, skill: RegisteredSkill) -> list[VerifiedFile]:
+    async def _files(self, skill: HostSkill) -> list[VerifiedFile]:
         """Every file of a skill, verified."""
         paths = ("SKILL.md", *self._parts.resolver.files(skill))
         return [await self._parts.loader.read(skill.key, path) for path in paths]
 
-    def _event(self, skill: RegisteredSkill, path: str, plan: Plan, outcome: Outcome) -> Event:
+    def _event(self, skill: HostSkill, path: str, plan: SandboxPlan, outcome: RunResult) -> Event:
         how = f"was ended: {outcome.ended}" if outcome.ended else f"ended with {outcome.exit_code}"
         grants = ", ".join(str(grant) for grant in plan.grants) or "none"
         message = (
@@ -266,7 +266,7 @@ def _resolve(
     from skillwire.sandbox.bubblewrap import resolve_grant
 
     folder = str(runner.folder.resolve())
-    places = state_places()
+    places = state_paths()
     private = [str(path.parent) for path in (places.cache, places.approvals, places.config)]
     resolve = partial(resolve_grant, home=str(Path.home()), private=private)
     free = frozenset(resolve(parse_grant(text, folder)) for text in runner.grants)
@@ -283,7 +283,7 @@ def make_plan(
     arguments: tuple[str, ...],
     interpreter: str,
     limits: Limits,
-) -> Plan:
+) -> SandboxPlan:
     """The plan of a run, from what is on this machine; blocks."""
     from skillwire.sandbox.bubblewrap import find_program, system_folders
     from skillwire.sandbox.packages import packages_folder, requirements_of
@@ -300,8 +300,8 @@ def make_plan(
     if missing := [name for name in names if name not in os.environ]:
         raise SourceError(f"{what} is granted env:{missing[0]}, which is not set: set it")
     required = requirements_of(request.script, _texts(contents))
-    cache = state_places().cache.parent / "packages"
-    return Plan(
+    cache = state_paths().cache.parent / "packages"
+    return SandboxPlan(
         script=request.script,
         interpreter=(program, *options),
         arguments=arguments,
@@ -320,19 +320,19 @@ def _texts(contents: Sequence[VerifiedFile]) -> dict[str, str]:
 
 
 async def run_plan(
-    plan: Plan,
+    plan: SandboxPlan,
     contents: Sequence[VerifiedFile],
     files: Mapping[str, str] | None = None,
     *,
     slots: anyio.CapacityLimiter | None = None,
     on_command: Callable[[Sequence[str]], None] | None = None,
-) -> tuple[Outcome, dict[str, bytes]]:
+) -> tuple[RunResult, dict[str, bytes]]:
     """Run a plan in a thread; with `files`, in a folder that holds them. A caller that gives up ends it."""
     from skillwire.sandbox.bubblewrap import run
 
     stopped = threading.Event()
 
-    def act() -> tuple[Outcome, dict[str, bytes]]:
+    def act() -> tuple[RunResult, dict[str, bytes]]:
         if files is None:
             return run(plan, contents, stopped=stopped, started=on_command), {}
         with tempfile.TemporaryDirectory(prefix="skillwire-work-") as work:
@@ -347,7 +347,7 @@ async def run_plan(
         stopped.set()
 
 
-def _refused(skill: RegisteredSkill, message: str) -> ApprovalRequired:
+def _refused(skill: HostSkill, message: str) -> ApprovalRequired:
     return ApprovalRequired(message, reason=Reason.DENIED, origin=skill.origin.label, uri=skill.uri)
 
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog import Changes, RegisteredSkill, Registry, SkillKey, parse_query
+from skillwire.catalog import Changes, HostSkill, SkillKey, SkillTable, parse_query
 from skillwire.catalog.documents import SkillDocuments
 from skillwire.catalog.search import SearchIndex
 from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError, SourceError
@@ -41,10 +41,10 @@ class _Readable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSkill:
+class SearchMatch:
     """A skill that matches a search. The best match comes first."""
 
-    skill: RegisteredSkill
+    skill: HostSkill
     snippet: SafeLine
     """The passage that matches. It can be text of a server that nobody approved: for people, not prompts."""
     partial: bool
@@ -62,7 +62,7 @@ class SkillSearch:
     It watches the registry and the cache, so that only what changed since is indexed again.
     """
 
-    registry: Registry
+    registry: SkillTable
     source_of: Callable[[Origin], _Readable]
     cache: SkillCache
     limits: Limits
@@ -81,7 +81,7 @@ class SkillSearch:
         label: str | None = None,
         limit: int | None = None,
         among: Collection[SkillKey] | None = None,
-    ) -> tuple[FoundSkill, ...]:
+    ) -> tuple[SearchMatch, ...]:
         """The best matches, of one origin if a label is given, and only `among` these keys if given.
 
         A query without words matches none.
@@ -101,14 +101,14 @@ class SkillSearch:
         matches = await anyio.to_thread.run_sync(
             lambda: index.search(words, limit=wanted, wanted=is_wanted), limiter=self._one_at_a_time
         )
-        found: list[FoundSkill] = []
+        found: list[SearchMatch] = []
         for match in matches:
             skill = self.registry.get(match.key)
             if skill is not None:
                 copies = [self.registry.get(key) for key in match.copies]
                 handles = tuple(copy.handle for copy in copies if copy is not None)
                 by_text = match.key not in self._documents.described
-                found.append(FoundSkill(skill, index.snippet(match), match.partial, by_text, handles))
+                found.append(SearchMatch(skill, index.snippet(match), match.partial, by_text, handles))
         return tuple(found)
 
     def _note(self, changes: Changes) -> None:
@@ -149,8 +149,8 @@ class SkillSearch:
 
     async def _update(self, index: SearchIndex[SkillKey], stale: Iterable[SkillKey]) -> None:
         gone: list[SkillKey] = []
-        remote: list[RegisteredSkill] = []
-        local: list[RegisteredSkill] = []
+        remote: list[HostSkill] = []
+        local: list[HostSkill] = []
         for key in stale:
             self._documents.forget(key)
             skill = self.registry.get(key)
@@ -167,25 +167,23 @@ class SkillSearch:
             rows = [(skill, await self._local(skill)) for skill in local[start : start + _BATCH]]
             await anyio.to_thread.run_sync(self._add, index, rows, limiter=self._one_at_a_time)
 
-    def _add_cached(self, index: SearchIndex[SkillKey], skills: Sequence[RegisteredSkill]) -> None:
+    def _add_cached(self, index: SearchIndex[SkillKey], skills: Sequence[HostSkill]) -> None:
         # Most servers have nothing in the cache: then no file is looked for.
         used = {origin: any(self.cache.files(origin)) for origin in {skill.origin for skill in skills}}
         self._add(index, [(skill, self._cached(skill) if used[skill.origin] else None) for skill in skills])
 
-    def _add(
-        self, index: SearchIndex[SkillKey], rows: Iterable[tuple[RegisteredSkill, bytes | None]]
-    ) -> None:
+    def _add(self, index: SearchIndex[SkillKey], rows: Iterable[tuple[HostSkill, bytes | None]]) -> None:
         index.update(
             self._documents.make(skill.key, skill.entry, data, label=skill.origin.label)
             for skill, data in rows
         )
 
-    def _cached(self, skill: RegisteredSkill) -> bytes | None:
+    def _cached(self, skill: HostSkill) -> bytes | None:
         """The `SKILL.md` of a server's skill, if the cache has the version in the entry (SEC-8)."""
         digest = self._documents.wanted(skill.key, skill.entry)
         return None if digest is None else self.cache.get(skill.origin, skill.uri, digest)
 
-    async def _local(self, skill: RegisteredSkill) -> bytes | None:
+    async def _local(self, skill: HostSkill) -> bytes | None:
         if self._documents.wanted(skill.key, skill.entry) is None:
             return None
         try:
@@ -204,14 +202,14 @@ class Resolver:
     may have it without listing it.
     """
 
-    registry: Registry
+    registry: SkillTable
     inventory: Inventory
     loader: Loader
     log: EventLog
 
     async def find(
         self, name: str, server: str | None = None, values: Mapping[str, str] | None = None
-    ) -> RegisteredSkill:
+    ) -> HostSkill:
         """The skill that a handle or a URI means, also one that its server does not list (LST-3).
 
         A template means the skill for these values of its arguments.
@@ -241,7 +239,7 @@ class Resolver:
             origin = self.inventory.places.server(server) if server is not None else self.likely_server(uri)
             return await self.inventory.look_up(uri, origin)
 
-    async def _of_template(self, name: str, server: str | None, values: Mapping[str, str]) -> RegisteredSkill:
+    async def _of_template(self, name: str, server: str | None, values: Mapping[str, str]) -> HostSkill:
         """The skill of a template. Where a value is missing, the error has those that the server suggests."""
         served = find_template(name, self.inventory.places.templates(), server)
         missing = [argument for argument in served.arguments if not values.get(argument)]
@@ -307,12 +305,12 @@ class Resolver:
         skills = self.registry.skills(disabled=True)
         return owner_of(uri, skills, listing, self.inventory.places.servers()).label
 
-    def local_file(self, text: str) -> tuple[RegisteredSkill, str] | None:
+    def local_file(self, text: str) -> tuple[HostSkill, str] | None:
         """The local skill that a URI, or a path on disk, is a file of, and the path below its directory.
 
         `None` when it is no file of a local skill. Of two skills inside one another, the inner one.
         """
-        found: list[tuple[int, RegisteredSkill, str]] = []
+        found: list[tuple[int, HostSkill, str]] = []
         path = None if looks_like_uri(text) else PurePath(text)
         uri = parse_uri(text) if path is None else None
         for skill in self.registry.skills():
@@ -327,7 +325,7 @@ class Resolver:
                     found.append((len(root), skill, path.relative_to(folder).as_posix()))
         return max(found, key=lambda one: one[0])[1:] if found else None
 
-    def files(self, skill: RegisteredSkill) -> tuple[str, ...]:
+    def files(self, skill: HostSkill) -> tuple[str, ...]:
         """The paths of a skill's supporting files, as far as its entry or its server lists them."""
         entry = skill.entry
         root = skill_root(entry.uri)
@@ -337,7 +335,7 @@ class Resolver:
             uris = tuple(resource.uri for resource in entry.resources if resource.uri != entry.uri)
         return tuple("/".join(path_below(uri, root)) for uri in uris)
 
-    def invocable(self) -> list[RegisteredSkill]:
+    def invocable(self) -> list[HostSkill]:
         """The skills that a user can name in a message."""
         return [one for one in self.registry.skills() if typed_fields(one.entry.frontmatter).user_invocable]
 
@@ -351,7 +349,7 @@ class Resolver:
         ]
         return self.inventory.places.only_server(uri, frozenset(naming or (skill.origin for skill in held)))
 
-    def _on_server(self, name: str, server: str) -> RegisteredSkill:
+    def _on_server(self, name: str, server: str) -> HostSkill:
         """The skill of this name on one server, where another one has the name too."""
         self.inventory.places.require_label(server)
         return self.registry.find(f"{server}/{name}")

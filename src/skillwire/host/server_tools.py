@@ -17,8 +17,8 @@ import anyio
 from skillwire.errors import ApprovalRequired, SkillwireError, SourceError
 from skillwire.host.loader import Loader
 from skillwire.host.model import ToolResult
-from skillwire.host.sources import Places, ServerPlace
-from skillwire.host.state import Status
+from skillwire.host.sources import HostSources, ServerSource
+from skillwire.host.state import ConnectionStatus
 from skillwire.host.styles.base import RenderContext
 from skillwire.text import clean_line, shown
 from skillwire.trust import Execution, Origin, Reason, may_execute
@@ -64,7 +64,7 @@ ToolCallback: TypeAlias = Callable[[ToolRequest], Awaitable[bool]]
 class ServerTools:
     """Lists and calls the tools of servers."""
 
-    places: Places
+    places: HostSources
     loader: Loader
     ask: ToolCallback | None
     allowed: Collection[str]
@@ -80,7 +80,7 @@ class ServerTools:
             return await self._list(self._place(label))
         tools: dict[str, tuple[ServerTool, ...]] = {}
 
-        async def add(place: ServerPlace) -> None:
+        async def add(place: ServerSource) -> None:
             try:
                 tools[place.origin.label] = await self._list(place)
             except SkillwireError:
@@ -92,9 +92,9 @@ class ServerTools:
                     tasks.start_soon(add, place)
         return tuple(tool for origin in self.places.connected for tool in tools.get(origin.label, ()))
 
-    async def _list(self, place: ServerPlace) -> tuple[ServerTool, ...]:
+    async def _list(self, place: ServerSource) -> tuple[ServerTool, ...]:
         connection, limits, label = place.connection, self.context.limits, place.origin.label
-        if connection.status is Status.IDLE:
+        if connection.status is ConnectionStatus.IDLE:
             await connection.settled()
         if not connection.serves_tools:
             return ()
@@ -137,7 +137,7 @@ class ServerTools:
         text, is_error = await place.connection.call_tool(name, arguments)
         return self._fenced(place.origin, name, text, is_error=is_error)
 
-    def _place(self, label: str) -> ServerPlace:
+    def _place(self, label: str) -> ServerSource:
         origin = self.places.server(label)
         self.places.source(origin)  # Refused when it is disabled.
         place = self.places.connected.get(origin)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog import Registry
+from skillwire.catalog import SkillTable
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -32,7 +32,7 @@ from skillwire.errors import (
 )
 from skillwire.files import make_folder, write_atomic
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.state import ServerState, Status, Switches
+from skillwire.host.state import ConnectionStatus, ServerState, Switches
 from skillwire.host.styles.base import Style
 from skillwire.host.templates import ServedTemplate
 from skillwire.issues import Issue
@@ -174,7 +174,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Place:
+class LocalSource:
     """A directory, or a source of the user's own."""
 
     origin: Origin
@@ -185,7 +185,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class ServerPlace:
+class ServerSource:
     """An MCP server, with its connection."""
 
     origin: Origin
@@ -222,7 +222,7 @@ class ServerPlace:
             directory_read=connection.declaration is not None and connection.declaration.directory_read,
             capabilities=connection.capabilities,
             revisions=connection.revisions,
-            explanation=self.source.explanation if connection.status is Status.READY else "",
+            explanation=self.source.explanation if connection.status is ConnectionStatus.READY else "",
             dialects=tuple(sorted(dialects, reverse=True)),
             approval_mode=self.config.approval,
             cached=self.is_cached,
@@ -233,18 +233,18 @@ class ServerPlace:
 
 
 @dataclass(kw_only=True, eq=False)
-class Places:
+class HostSources:
     """The places of a host, and what can be asked about them."""
 
     configs: Mapping[Origin, ServerConfig]
-    registry: Registry
+    registry: SkillTable
     switches: Callable[[], Switches]
     limits: Limits
     excluded: Mapping[Origin, int]
     """How many listed skills of each server the configuration hides."""
-    opened: dict[Origin, Place] = field(default_factory=dict[Origin, Place])
+    opened: dict[Origin, LocalSource] = field(default_factory=dict[Origin, LocalSource])
     """Directories and sources of the user's own that are part of the host."""
-    connected: dict[Origin, ServerPlace] = field(default_factory=dict[Origin, ServerPlace])
+    connected: dict[Origin, ServerSource] = field(default_factory=dict[Origin, ServerSource])
     """The servers, since the host was opened."""
     listed_before: set[Origin] = field(default_factory=set[Origin])
     """The servers that are known from their last listing alone, which may have expired."""
@@ -320,7 +320,7 @@ class Places:
     def is_unavailable(self, origin: Origin) -> bool:
         """Whether an origin is a server that cannot be reached now."""
         server = self.connected.get(origin)
-        return server is not None and server.connection.status is not Status.READY
+        return server is not None and server.connection.status is not ConnectionStatus.READY
 
     def retry_seconds(self, origin: Origin) -> float:
         """In how many seconds a server that is unavailable is connected to again; 0 while that is tried."""
@@ -375,7 +375,7 @@ class Places:
         return ServerState(
             origin=origin,
             place=config.place,
-            status=Status.CONNECTING,
+            status=ConnectionStatus.CONNECTING,
             reason="",
             era="",
             declares_skills=False,
@@ -398,7 +398,7 @@ class _IdleConnection:
     cached listing does not import the MCP SDK. It reads as an idle one; everything else is the real one's."""
 
     _VALUES: ClassVar[Mapping[str, object]] = {
-        "status": Status.IDLE,
+        "status": ConnectionStatus.IDLE,
         "reason": "",
         "last_output": (),
         "era": "",
@@ -441,7 +441,7 @@ async def server_place(
     listen_after: anyio.Event | None,
     discover: bool,
     on_remark: Callable[[str], None],
-) -> ServerPlace:
+) -> ServerSource:
     """A server that is not connected yet, with its cached listing if there is one."""
     cached = None
     if listings is not None and discover:
@@ -471,7 +471,7 @@ async def server_place(
     )
     if cached is not None:
         source.preset(cached)
-    return ServerPlace(origin, source, config, connection, is_cached=cached is not None)
+    return ServerSource(origin, source, config, connection, is_cached=cached is not None)
 
 
 def _peek(config: ServerConfig, style: Style, limits: Limits) -> Callable[[SkillEntry], bool]:

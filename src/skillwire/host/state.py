@@ -13,7 +13,7 @@ from skillwire.skill import Dialect
 from skillwire.trust import ApprovalMode, Origin
 
 
-class Status(StrEnum):
+class ConnectionStatus(StrEnum):
     """The state of a connection."""
 
     IDLE = "idle"
@@ -36,7 +36,7 @@ class ServerState:
     origin: Origin
     place: str
     """Its URL, redacted, or the program that it is started with."""
-    status: Status
+    status: ConnectionStatus
     reason: str
     """Why it does not work; empty when it does."""
     last_output: tuple[str, ...] = ()

@@ -20,8 +20,8 @@ from pydantic import ValidationError
 
 from skillwire.errors import LimitExceeded, RequestRefused, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.directories import state_places
-from skillwire.host.http_client import CappedClient, DirectRequests, Trouble
+from skillwire.host.directories import state_paths
+from skillwire.host.http_client import CappedClient, DirectRequests, FailureKind
 from skillwire.host.logins import LoginStore
 from skillwire.host.sdk import MessageBudget, over_lines, within_budget
 from skillwire.limits import Limits
@@ -117,7 +117,7 @@ class ServerTransport:
         has_token = config.token or any(name.lower() == "authorization" for name in config.headers)
         if has_token or urlsplit(config.url).username is not None:
             return None
-        store = LoginStore(state_places().logins)
+        store = LoginStore(state_paths().logins)
         if not await anyio.to_thread.run_sync(store.has, config.identity):
             return None
         # Imported here: the SDK's OAuth client takes long to import, and most servers need no login.
@@ -138,8 +138,8 @@ class ServerTransport:
         problem = self._http.problem_in(said) if self._http else None
         if problem is not None:
             message = f"{self._label} gave no answer to {method}: {problem.words}"
-            is_limit = problem.trouble is Trouble.LIMIT
-            return (LimitExceeded if is_limit else SourceError)(message), problem.trouble is Trouble.GONE
+            is_limit = problem.kind is FailureKind.LIMIT
+            return (LimitExceeded if is_limit else SourceError)(message), problem.kind is FailureKind.GONE
         if (code, said) == _CLOSED:
             return fault or SourceError(f"{self._label} went away during {method}"), True
         said = redact(said[:_SAID_CHARS], self._secrets)

@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog import Changes, RegisteredSkill, Registry, SkillKey
+from skillwire.catalog import Changes, HostSkill, SkillKey, SkillTable
 from skillwire.consent import ConsentStore
 from skillwire.errors import SkillwireError
 from skillwire.host.config.config import HostConfig
@@ -34,7 +34,7 @@ _MOST_SHOWN: Final = 50
 class Following:
     """What a host follows at each server, as a few directories."""
 
-    registry: Registry
+    registry: SkillTable
     approvals: ConsentStore
     held: Callable[[Origin], Iterable[SkillUri]]
     """The skills of an origin that are in use."""
@@ -52,7 +52,7 @@ class Following:
     def __post_init__(self) -> None:
         self.registry.watch(self._listed)
 
-    def show(self, skill: RegisteredSkill) -> None:
+    def show(self, skill: HostSkill) -> None:
         """Follow a skill that a person is shown now."""
         is_new = skill.key not in self._shown
         self._shown[skill.key] = None

@@ -1,4 +1,4 @@
-"""HostParts: the parts of a host, made and connected with each other."""
+"""HostComponents: the parts of a host, made and connected with each other."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from skillwire.catalog import RegisteredSkill, Registry
+from skillwire.catalog import HostSkill, SkillTable
 from skillwire.consent import ApprovalCallback, ConsentBackend, ConsentStore
-from skillwire.consent.ask import Asker
+from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import SkillwireError
 from skillwire.host.admin import HostAdmin, SkillFeed
 from skillwire.host.approver import Approver, Signatures
@@ -21,7 +21,7 @@ from skillwire.host.cache import SkillCache
 from skillwire.host.config.config import HostConfig, load_publishers
 from skillwire.host.config.file import ConfigWatch
 from skillwire.host.config.server import UntrustedServer
-from skillwire.host.directories import HostOrigins, state_places
+from skillwire.host.directories import HostOrigins, state_paths
 from skillwire.host.events import LONGEST_MESSAGE, Event, EventKind, EventRecorder, skill_event
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Fetcher, Loader
@@ -36,7 +36,7 @@ from skillwire.text import safe_line
 from skillwire.trust import Origin, Publisher
 
 
-class HostParts:
+class HostComponents:
     """What a `SkillHost` consists of. Nothing is opened by making it: no file, no connection."""
 
     def __init__(
@@ -61,7 +61,7 @@ class HostParts:
         self.config: ConfigWatch | None = None
         """The files that all of this came from, which are followed while the host is open."""
         self._collect = collect
-        places = state_places()
+        places = state_paths()
         self.origins = origins
         self.style = style
         self.watchers: list[Callable[[], None]] = []
@@ -69,14 +69,14 @@ class HostParts:
         self._config_failures: set[Origin | str] = set()
         self._config_problem = ""
         self.log = EventRecorder()
-        self.asker = Asker(ask)
-        self.read_asker = Asker(ask_read)
+        self.asker = ScopedCallback(ask)
+        self.read_asker = ScopedCallback(ask_read)
         self.cache = SkillCache(cache_directory or places.cache, limits=limits)
         self.approvals = ConsentStore(approvals_file or places.approvals, on_problem=self.remark)
         self._bind(origins)
         self._ranks = dict(origins.ranks)
         naming = self.style.naming(self._ranks)
-        self.registry = Registry(naming)
+        self.registry = SkillTable(naming)
         registration = Registration(
             registry=self.registry,
             configs=origins.servers,
@@ -339,7 +339,7 @@ class HostParts:
         self.fetcher.forget_current(origin)
         self.changed()
 
-    def _changed(self, skill: RegisteredSkill) -> None:
+    def _changed(self, skill: HostSkill) -> None:
         """An entry changed: its approval ends, and an event is recorded if the skill is in use."""
         self.approver.end_outdated(skill)
         held = self.loader.held_text(skill.key)

@@ -1,6 +1,6 @@
 """Installing skills: pinned by a lock file, planned, and written to the folders that agents read.
 
-    installer = Installer(Workspace.open(), Upstream(Path.cwd()))
+    installer = Installer(Workspace.open(), SkillFetcher(Path.cwd()))
     report = await installer.add(["./skills"], decide)
 
 `decide` is given a `Proposal` and answers with the grants of each skill that the user wants.
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
-    from skillwire.install.apply import Outcome as Outcome
-    from skillwire.install.apply import Report as Report
+    from skillwire.install.apply import InstallReport as InstallReport
+    from skillwire.install.apply import StepResult as StepResult
     from skillwire.install.apply import StepWriter as StepWriter
     from skillwire.install.candidates import Candidate as Candidate
     from skillwire.install.candidates import Check as Check
-    from skillwire.install.candidates import Failure as Failure
-    from skillwire.install.candidates import Fetched as Fetched
+    from skillwire.install.candidates import FetchFailure as FetchFailure
+    from skillwire.install.candidates import FetchResult as FetchResult
     from skillwire.install.candidates import Freshness as Freshness
     from skillwire.install.candidates import OnCandidate as OnCandidate
     from skillwire.install.candidates import Proposal as Proposal
     from skillwire.install.disk import VersionStore as VersionStore
+    from skillwire.install.fetcher import SkillFetcher as SkillFetcher
     from skillwire.install.installer import Decide as Decide
     from skillwire.install.installer import Installer as Installer
     from skillwire.install.installer import RecordApprovals as RecordApprovals
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from skillwire.install.lock import Powers as Powers
     from skillwire.install.lock import format_lock as format_lock
     from skillwire.install.lock import parse_lock as parse_lock
-    from skillwire.install.plan import Act as Act
     from skillwire.install.plan import DiskState as DiskState
     from skillwire.install.plan import FileDifference as FileDifference
     from skillwire.install.plan import Installation as Installation
@@ -44,29 +44,30 @@ if TYPE_CHECKING:
     from skillwire.install.plan import Obstacle as Obstacle
     from skillwire.install.plan import Plan as Plan
     from skillwire.install.plan import Step as Step
+    from skillwire.install.plan import StepKind as StepKind
     from skillwire.install.plan import Tree as Tree
     from skillwire.install.plan import tree_differences as tree_differences
     from skillwire.install.state import Acceptance as Acceptance
     from skillwire.install.state import InstallState as InstallState
     from skillwire.install.state import StateFiles as StateFiles
     from skillwire.install.state import Version as Version
-    from skillwire.install.upstream import Upstream as Upstream
     from skillwire.install.workspace import PlanRun as PlanRun
     from skillwire.install.workspace import Workspace as Workspace
 
 export(
     __name__,
     {
-        "apply": "Outcome Report StepWriter",
-        "candidates": "Candidate Check Failure Fetched Freshness OnCandidate Proposal",
+        "apply": "InstallReport StepResult StepWriter",
+        "candidates": "Candidate Check FetchFailure FetchResult Freshness OnCandidate Proposal",
         "disk": "VersionStore",
+        "fetcher": "SkillFetcher",
         "installer": "Decide Installer RecordApprovals",
         "lock": "Extra Lock LockedFile LockedSkill Pin Powers format_lock parse_lock",
         "plan": (
-            "Act DiskState FileDifference Installation Link Missing Obstacle Plan Step Tree tree_differences"
+            "DiskState FileDifference Installation Link Missing Obstacle Plan Step StepKind Tree "
+            "tree_differences"
         ),
         "state": "Acceptance InstallState StateFiles Version",
-        "upstream": "Upstream",
         "workspace": "PlanRun Workspace",
     },
 )

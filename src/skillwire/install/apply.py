@@ -28,10 +28,10 @@ from typing import Final
 from skillwire.clients import CANONICAL_TARGET
 from skillwire.errors import SkillwireError, SourceError, VerificationError
 from skillwire.files import CREATE, make_folder
-from skillwire.install.candidates import Failure
+from skillwire.install.candidates import FetchFailure
 from skillwire.install.disk import look_at, read_file
 from skillwire.install.lock import LockedSkill
-from skillwire.install.plan import Act, DiskState, Link, Missing, Plan, Step, Tree
+from skillwire.install.plan import DiskState, Link, Missing, Plan, Step, StepKind, Tree
 from skillwire.skill import digest_of, name_issues
 from skillwire.skill.uris import clashes, windows_problem
 from skillwire.text import shown
@@ -83,7 +83,7 @@ _NO_PRIVILEGE: Final = 1314  # Windows: only administrators and developers may m
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepResult:
     """The outcome of a step. `problem` is one line; empty when it was done."""
 
     step: Step
@@ -101,8 +101,8 @@ def apply(
     content: Callable[[LockedSkill], Mapping[str, bytes]],
     *,
     windows: bool = os.name == "nt",
-    on_step: Callable[[Outcome], None] = lambda _: None,
-) -> tuple[Outcome, ...]:
+    on_step: Callable[[StepResult], None] = lambda _: None,
+) -> tuple[StepResult, ...]:
     """Carry out the writing steps of a plan; stopped steps change nothing.
 
     `content` gives the bytes of a version by path. A step that fails is reported in its outcome, and the
@@ -118,26 +118,26 @@ class StepWriter:
     """Carries out writing steps one by one, and collects their outcomes."""
 
     def __init__(
-        self, *, windows: bool = os.name == "nt", on_step: Callable[[Outcome], None] = lambda _: None
+        self, *, windows: bool = os.name == "nt", on_step: Callable[[StepResult], None] = lambda _: None
     ) -> None:
         self._windows = windows
         self._on_step = on_step
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[StepResult] = []
         self.fatal = ""
         """Why nothing more is written: the disk is full or cannot be written at all."""
 
     def write(self, step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]]) -> None:
         if self.fatal:
-            outcome = Outcome(step, f"not tried: {self.fatal}")
+            outcome = StepResult(step, f"not tried: {self.fatal}")
         else:
             try:
-                outcome = Outcome(step, link=_carry_out(step, content, windows=self._windows))
+                outcome = StepResult(step, link=_carry_out(step, content, windows=self._windows))
             except OSError as error:
                 reason = f"{error.strerror or error}: {step.path}"
-                outcome = Outcome(step, f"unchanged, because: {_advice(error, reason)}")
+                outcome = StepResult(step, f"unchanged, because: {_advice(error, reason)}")
                 self.fatal = (error.strerror or "") if error.errno in _FATAL else ""
             except SkillwireError as error:
-                outcome = Outcome(step, str(error))
+                outcome = StepResult(step, str(error))
         self.outcomes.append(outcome)
         self._on_step(outcome)
 
@@ -208,7 +208,7 @@ def write_tree(
 
 def _carry_out(step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]], *, windows: bool) -> bool:
     folder = step.path.parent
-    if step.act is not Act.REMOVE:
+    if step.act is not StepKind.REMOVE:
         make_folder(folder, 0o755)
     staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
     try:
@@ -229,7 +229,7 @@ def _replace(
     step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]], staging: Path, *, windows: bool
 ) -> bool:
     (staging / _NAME).write_text(step.name, "utf-8")
-    if step.act is Act.REMOVE:
+    if step.act is StepKind.REMOVE:
         step.path.rename(staging / _OLD)
         _refuse_change(step, staging / _OLD)
         # From here on nothing restores it: it is deleted file by file.
@@ -365,7 +365,7 @@ def _advice(error: OSError, reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class InstallReport:
     """What was done, by the names of skills.
 
     Nothing is missing if `stopped`, `refused` and `failures` are empty.
@@ -379,9 +379,9 @@ class Report:
     stopped: tuple[Step, ...] = ()
     """Folders that were left as they are: someone edited them, or something is there that Skillwire did not
     put there."""
-    refused: tuple[Failure, ...] = ()
+    refused: tuple[FetchFailure, ...] = ()
     """What the user did not approve, or what a policy forbids."""
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FetchFailure, ...] = ()
     """What could not be fetched, verified or written."""
     copies: tuple[Path, ...] = ()
     """Where a copy was made because links are not allowed."""
@@ -391,27 +391,30 @@ class Report:
         return not (self.stopped or self.refused or self.failures)
 
 
-def make_report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
+def make_report(made: Plan, outcomes: Sequence[StepResult]) -> InstallReport:
     """What was done of a plan."""
     done = [one for one in outcomes if one.done]
     # The first problem of a skill is the cause of the others.
     failures = {one.step.name: one.problem for one in reversed(outcomes) if not one.done}
     stopped = {step.name for step in made.stopped}
     new = {
-        one.step.name for one in done if one.step.act is Act.INSTALL and one.step.target == CANONICAL_TARGET
+        one.step.name
+        for one in done
+        if one.step.act is StepKind.INSTALL and one.step.target == CANONICAL_TARGET
     }
     written = {one.step.name for one in done if one.step.skill is not None}
     removed = {one.step.name for one in done if one.step.skill is None}
-    current = {step.name for step in made.steps if step.act is Act.CURRENT} - written - stopped
+    current = {step.name for step in made.steps if step.act is StepKind.CURRENT} - written - stopped
     bad = set(failures)
-    return Report(
+    return InstallReport(
         installed=tuple(sorted(new - bad)),
         updated=tuple(sorted(written - new - bad)),
         removed=tuple(sorted(removed - bad)),
         current=tuple(sorted(current - bad)),
         stopped=made.stopped,
         failures=tuple(
-            Failure(name, SourceError(f"{name}: {problem}")) for name, problem in sorted(failures.items())
+            FetchFailure(name, SourceError(f"{name}: {problem}"))
+            for name, problem in sorted(failures.items())
         ),
         copies=tuple(
             one.step.path for one in done if one.step.skill and one.step.link_to is not None and not one.link
@@ -419,10 +422,10 @@ def make_report(made: Plan, outcomes: Sequence[Outcome]) -> Report:
     )
 
 
-def merge_reports(first: Report, second: Report) -> Report:
+def merge_reports(first: InstallReport, second: InstallReport) -> InstallReport:
     """What two operations did, one after the other. What either changed is not current."""
     changed = {*second.installed, *second.updated, *(failure.what for failure in second.failures)}
-    return Report(
+    return InstallReport(
         installed=(*first.installed, *second.installed),
         updated=(*first.updated, *second.updated),
         removed=(*first.removed, *second.removed),

@@ -94,7 +94,7 @@ OnCandidate: TypeAlias = Callable[[Candidate], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FetchFailure:
     """Something that could not be fetched, and why."""
 
     what: str
@@ -104,11 +104,11 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """The result of fetching."""
 
     candidates: tuple[Candidate, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FetchFailure, ...] = ()
 
 
 def make_candidate(
@@ -280,10 +280,10 @@ class Proposal:
     before: Mapping[str, LockedSkill] = field(default_factory=dict[str, LockedSkill])
     """What is pinned now, of those that would be replaced."""
     known: tuple[Candidate, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FetchFailure, ...] = ()
 
 
-def propose(fetched: Fetched, lock: Lock, targets: tuple[str, ...] | None) -> Proposal:
+def propose(fetched: FetchResult, lock: Lock, targets: tuple[str, ...] | None) -> Proposal:
     """What of this is new, by name. `targets` of `None` means an update: each skill keeps its own.
 
     A name that another source has already, or that two skills have, is a failure.
@@ -295,10 +295,10 @@ def propose(fetched: Fetched, lock: Lock, targets: tuple[str, ...] | None) -> Pr
     for candidate in fetched.candidates:
         pinned = lock.get(candidate.name)
         if candidate.name in new or any(one.name == candidate.name for one in known):
-            failures.append(Failure(candidate.name, _two_of_one_name(candidate)))
+            failures.append(FetchFailure(candidate.name, _two_of_one_name(candidate)))
             continue
         if pinned is not None and targets is not None and not _same_source(pinned, candidate.skill):
-            failures.append(Failure(candidate.name, _name_taken(pinned)))
+            failures.append(FetchFailure(candidate.name, _name_taken(pinned)))
             continue
         own = targets if targets is not None else pinned.targets if pinned else ()
         merged = sorted({*own, *(pinned.targets if pinned else ())})

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from skillwire.clients import CANONICAL_TARGET, Places, Scope, agents
+from skillwire.clients import CANONICAL_TARGET, BaseDirectories, Scope, agents
 from skillwire.errors import SourceError, VerificationError
 from skillwire.files import make_folder, write_atomic
 from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin
@@ -68,7 +68,7 @@ def read_file(path: Path | str, limit: int) -> bytes | None:
     return data if len(data) <= limit else None
 
 
-def target_folders(places: Places, scope: Scope, targets: Iterable[str]) -> dict[str, Path]:
+def target_folders(places: BaseDirectories, scope: Scope, targets: Iterable[str]) -> dict[str, Path]:
     """The real folder of every target that is known here, the canonical one among them.
 
     In a project, a folder that leads out of it over a link is a `SourceError`: nothing is written there.

@@ -21,21 +21,21 @@ from skillwire.errors import (
     SourceError,
     VerificationError,
 )
-from skillwire.install.apply import Outcome, Report, make_report
+from skillwire.install.apply import InstallReport, StepResult, make_report
 from skillwire.install.candidates import (
     Candidate,
     Check,
-    Failure,
+    FetchFailure,
     Proposal,
     make_candidate,
     not_granted,
     propose,
     read_folder,
 )
+from skillwire.install.fetcher import SkillFetcher
 from skillwire.install.lock import Lock, LockedSkill, Pin
-from skillwire.install.plan import Act, Plan, Step
+from skillwire.install.plan import Plan, Step, StepKind
 from skillwire.install.state import InstallState, Version, has_forgotten
-from skillwire.install.upstream import Upstream
 from skillwire.install.workspace import PlanRun, Workspace
 from skillwire.net import ArchiveFile
 from skillwire.text import shown
@@ -60,9 +60,9 @@ class Installer:
     """The operations on one workspace."""
 
     workspace: Workspace
-    upstream: Upstream
+    upstream: SkillFetcher
     record: RecordApprovals | None = None
-    on_step: Callable[[Outcome], None] = field(default=lambda _: None)
+    on_step: Callable[[StepResult], None] = field(default=lambda _: None)
     on_wait: Callable[[], None] = field(default=lambda: None)
 
     # Adding and updating
@@ -75,17 +75,17 @@ class Installer:
         targets: Iterable[str] = (),
         names: Iterable[str] | None = None,
         force: Iterable[str] = (),
-    ) -> Report:
+    ) -> InstallReport:
         """Install the skills of sources that `decide` grants, and pin them."""
         return await self._decided(await self.propose(sources, targets=targets, names=names), decide, force)
 
     async def update(
         self, decide: Decide, *, names: Iterable[str] | None = None, force: Iterable[str] = ()
-    ) -> Report:
+    ) -> InstallReport:
         """Install what the sources of pinned skills have now, as far as `decide` grants it."""
         return await self._decided(await self.propose_updates(names), decide, force)
 
-    async def rollback(self, name: str, to: str = "", *, force: bool = False) -> Report:
+    async def rollback(self, name: str, to: str = "", *, force: bool = False) -> InstallReport:
         """Restore the previous version of a skill, or the one whose digest begins with `to`.
 
         It has the grants that it was installed with.
@@ -95,7 +95,7 @@ class Installer:
             [earlier], {name: ALL_GRANTS}, force=[name] if force else (), going_back=True
         )
 
-    async def _decided(self, proposal: Proposal, decide: Decide, force: Iterable[str]) -> Report:
+    async def _decided(self, proposal: Proposal, decide: Decide, force: Iterable[str]) -> InstallReport:
         grants: Mapping[str, Grants] = await decide(proposal) if proposal.candidates else {}
         report = await self.install(proposal.candidates, grants, force=force)
         current = (*report.current, *(candidate.name for candidate in proposal.known))
@@ -122,19 +122,23 @@ class Installer:
         *,
         force: Iterable[str] = (),
         going_back: bool = False,
-    ) -> Report:
+    ) -> InstallReport:
         """Install exactly these versions, pin them, and store the approval.
 
         A skill whose powers were not all granted is refused: bytes are never stripped (SEC-2, SEC-4).
         """
-        refused: list[Failure] = []
+        refused: list[FetchFailure] = []
         accepted: list[Candidate] = []
         for candidate in candidates:
             missing = candidate.skill.powers.missing(grants.get(candidate.name, NO_GRANTS))
             if candidate.name not in grants:
-                refused.append(Failure(candidate.name, RefusedByPolicy(f"{candidate.name} was not approved")))
+                refused.append(
+                    FetchFailure(candidate.name, RefusedByPolicy(f"{candidate.name} was not approved"))
+                )
             elif missing:
-                refused.append(Failure(candidate.name, not_granted(candidate.skill, missing.allowed_tools)))
+                refused.append(
+                    FetchFailure(candidate.name, not_granted(candidate.skill, missing.allowed_tools))
+                )
             else:
                 accepted.append(candidate)
         report, done = self._install(accepted, force=force, going_back=going_back)
@@ -146,7 +150,7 @@ class Installer:
 
     def _install(
         self, candidates: Sequence[Candidate], *, force: Iterable[str], going_back: bool
-    ) -> tuple[Report, list[LockedSkill]]:
+    ) -> tuple[InstallReport, list[LockedSkill]]:
         """Also returns which of them are installed now."""
         work = self.workspace
         skills = [candidate.skill for candidate in candidates]
@@ -199,7 +203,7 @@ class Installer:
         accept: Iterable[LockedSkill] = (),
         force: Iterable[str] = (),
         only: Iterable[str] | None = None,
-    ) -> Report:
+    ) -> InstallReport:
         """Make the folders match the lock. `accept` is what the user was shown and has just approved."""
         work = self.workspace
         accepted = tuple(accept)
@@ -209,7 +213,7 @@ class Installer:
             made = work.plan(lock, state, force=force, only=only)
             unaccepted = {skill.name for skill in self.unaccepted(state.accept(accepted), made)}
             refused = [
-                Failure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
+                FetchFailure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
                 for name in sorted(unaccepted)
             ]
             made = Plan(tuple(step for step in made.steps if step.name not in unaccepted or not step.changes))
@@ -235,7 +239,7 @@ class Installer:
             # The set was shown with its tools and scripts, and agreed to with them.
             await self.record(self.workspace, [(one, ALL_GRANTS) for one in made])
 
-    async def _write(self, run: PlanRun, fetched: dict[str, Candidate]) -> list[Failure]:
+    async def _write(self, run: PlanRun, fetched: dict[str, Candidate]) -> list[FetchFailure]:
         """Write what a plan says, and fetch what is not stored here.
 
         A skill is written as soon as it has arrived, while the others are fetched. What was fetched is put
@@ -247,7 +251,7 @@ class Installer:
             steps.setdefault(step.name, []).append(step)
         needed = run.made.needs_content()
         missing = {skill.name: skill for skill in needed if not store.has(skill)}
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         unstored = ""
 
         def write(name: str, files: Mapping[str, bytes] | None = None) -> None:
@@ -260,7 +264,7 @@ class Installer:
             try:
                 store.keep(candidate.blobs())
             except SkillwireError as error:
-                failures.append(Failure(skill.name, error))
+                failures.append(FetchFailure(skill.name, error))
                 unstored = unstored or skill.name
                 fetching.cancel()
                 return
@@ -285,12 +289,12 @@ class Installer:
         for name in [one for one in steps if one not in failed]:
             if unstored:
                 error = SourceError(f"{name}: not tried, for the same reason as {unstored}")
-                failures.append(Failure(name, error))
+                failures.append(FetchFailure(name, error))
             elif run.is_over:
                 write(name)  # It is not tried, and reported so.
         return failures
 
-    def _untrusted(self, skill: LockedSkill) -> Failure | None:
+    def _untrusted(self, skill: LockedSkill) -> FetchFailure | None:
         """The failure of a stored skill that a required publisher or the signer in the lock did not sign.
 
         The lock alone proves nothing, and the files may have been stored from another source.
@@ -300,7 +304,7 @@ class Installer:
         try:
             stored = self._kept_candidate(skill)
         except SkillwireError as error:
-            return Failure(skill.name, error)
+            return FetchFailure(skill.name, error)
         if refusal := self.upstream.refusal(stored):
             return refusal
         actual = stored.skill.signer
@@ -310,7 +314,7 @@ class Installer:
             f"{skill.name}: skillwire.lock says that it is {signer_words(skill.signer)}, and it is "
             f"{signer_words(actual)}: it is not installed"
         )
-        return Failure(skill.name, VerificationError(words, uri=skill.name))
+        return FetchFailure(skill.name, VerificationError(words, uri=skill.name))
 
     def _kept_candidate(self, skill: LockedSkill) -> Candidate:
         """A version whose bytes are stored here, checked again."""
@@ -419,7 +423,7 @@ class Installer:
             ),
         )
 
-    def remove(self, names: Sequence[str], *, force: bool = False) -> Report:
+    def remove(self, names: Sequence[str], *, force: bool = False) -> InstallReport:
         """Remove skills from the lock and from every folder. One that was edited stays, unless forced."""
         work = self.workspace
         with work.files.working(work.root, on_wait=self.on_wait):
@@ -443,4 +447,4 @@ class Installer:
 
 
 def _only_current(made: Plan) -> Plan:
-    return Plan(tuple(step for step in made.steps if step.act is Act.CURRENT))
+    return Plan(tuple(step for step in made.steps if step.act is StepKind.CURRENT))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skillwire.trust import ChangeKind
 
 
-class Act(StrEnum):
+class StepKind(StrEnum):
     """What is done at one place."""
 
     CURRENT = "current"
@@ -45,16 +45,16 @@ class Act(StrEnum):
 
 
 _WORDS: Final = {
-    Act.CURRENT: "as pinned",
-    Act.INSTALL: "missing",
-    Act.REPLACE: "another version",
-    Act.REMOVE: "no longer in the lock",
-    Act.EDITED: "edited by hand",
-    Act.FOREIGN: "not installed by skillwire",
+    StepKind.CURRENT: "as pinned",
+    StepKind.INSTALL: "missing",
+    StepKind.REPLACE: "another version",
+    StepKind.REMOVE: "no longer in the lock",
+    StepKind.EDITED: "edited by hand",
+    StepKind.FOREIGN: "not installed by skillwire",
 }
 
 
-STOPPED: Final = frozenset({Act.EDITED, Act.FOREIGN})
+STOPPED: Final = frozenset({StepKind.EDITED, StepKind.FOREIGN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Step:
     name: str
     target: str
     path: Path
-    act: Act
+    act: StepKind
     found: DiskState
     skill: LockedSkill | None
     """`None` when the skill is no longer in the lock."""
@@ -152,7 +152,7 @@ class Step:
     @property
     def changes(self) -> bool:
         """Whether something is written."""
-        return self.act in (Act.INSTALL, Act.REPLACE, Act.REMOVE)
+        return self.act in (StepKind.INSTALL, StepKind.REPLACE, StepKind.REMOVE)
 
     def differences(self) -> tuple[FileDifference, ...]:
         """How the folder on disk differs from the lock, file by file."""
@@ -178,7 +178,7 @@ class Plan:
     @property
     def is_done(self) -> bool:
         """Whether the folders already match the lock."""
-        return all(step.act is Act.CURRENT for step in self.steps)
+        return all(step.act is StepKind.CURRENT for step in self.steps)
 
     def needs_content(self) -> tuple[LockedSkill, ...]:
         """The skills whose bytes must be available before the plan is applied."""
@@ -288,38 +288,38 @@ def _act(
     *,
     modes: bool,
     forced: bool,
-) -> Act:
+) -> StepKind:
     match there:
         case Missing():
-            return Act.INSTALL
+            return StepKind.INSTALL
         case Link(leads_to):
             if link_to is not None and leads_to == link_to:
-                return Act.CURRENT
+                return StepKind.CURRENT
             # A link of ours gives way to a copy. One that leads elsewhere was put there by somebody else.
             ours = before is not None and before.link and leads_to == canonical
-            return Act.REPLACE if forced or ours else Act.FOREIGN
+            return StepKind.REPLACE if forced or ours else StepKind.FOREIGN
         case Obstacle():
-            return Act.FOREIGN  # Not even with force, because it is unknown what that is.
+            return StepKind.FOREIGN  # Not even with force, because it is unknown what that is.
         case Tree():
             is_pinned = there.has_exactly(skill.files)
             if is_pinned and (not modes or _same_modes(skill, there)):
                 # The content counts, whoever put it there: a copy in place of a link is current, too.
-                return Act.CURRENT
+                return StepKind.CURRENT
             if forced or is_pinned:
-                return Act.REPLACE  # Nothing is lost when only modes differ.
+                return StepKind.REPLACE  # Nothing is lost when only modes differ.
             if before is None:
-                return Act.FOREIGN
-            return Act.REPLACE if before.is_unchanged(there) else Act.EDITED
+                return StepKind.FOREIGN
+            return StepKind.REPLACE if before.is_unchanged(there) else StepKind.EDITED
 
 
-def _removal(there: DiskState, before: Installation, canonical: Path, *, forced: bool) -> Act:
+def _removal(there: DiskState, before: Installation, canonical: Path, *, forced: bool) -> StepKind:
     match there:
         case Link(leads_to):
-            return Act.REMOVE if before.link and leads_to == canonical else Act.FOREIGN
+            return StepKind.REMOVE if before.link and leads_to == canonical else StepKind.FOREIGN
         case Tree():
-            return Act.REMOVE if before.is_unchanged(there) or forced else Act.EDITED
+            return StepKind.REMOVE if before.is_unchanged(there) or forced else StepKind.EDITED
         case _:
-            return Act.FOREIGN
+            return StepKind.FOREIGN
 
 
 def _same_modes(skill: LockedSkill, tree: Tree) -> bool:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import anyio.to_thread
 
-from skillwire.catalog import RegisteredSkill, skill_path
+from skillwire.catalog import HostSkill, skill_path
 from skillwire.errors import (
     AmbiguousName,
     FormatError,
@@ -33,8 +33,8 @@ from skillwire.host import ServerConfig, SkillHost
 from skillwire.install.candidates import (
     Candidate,
     Check,
-    Failure,
-    Fetched,
+    FetchFailure,
+    FetchResult,
     Freshness,
     OnCandidate,
     make_candidate,
@@ -47,7 +47,7 @@ from skillwire.install.lock import LockedSkill, Pin
 from skillwire.limits import Limits
 from skillwire.net import ArchiveFile, split_skills
 from skillwire.skill import DYNAMIC, SetDigest, SkillEntry, SkillUri, path_below, set_digest, skill_root
-from skillwire.sources import Reference, SourceKind, packages_with_skills, parse_reference
+from skillwire.sources import SourceKind, SourceReference, packages_with_skills, parse_reference
 from skillwire.sources.git import fetch_tree, resolve_commit
 from skillwire.sources.wellknown import fetch_artifact, fetch_index, fetch_site
 from skillwire.text import redact_url, shown
@@ -70,7 +70,7 @@ class SourceSkills:
     tokens: Sequence[tuple[str, str]] = ()
     """Patterns of sites, each with the token that they ask for."""
 
-    async def fetch(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
+    async def fetch(self, reference: SourceReference, wanted: frozenset[str] | None) -> FetchResult:
         """What a source has now, or only the skills of these names."""
         match reference.kind:
             case SourceKind.GIT:
@@ -89,20 +89,20 @@ class SourceSkills:
         failures = fetched.failures
         if wanted <= {one.name for one in found}:  # What is wrong with other skills does not matter.
             failures = tuple(failure for failure in failures if _is_about(failure, wanted))
-        return Fetched(found, failures)
+        return FetchResult(found, failures)
 
-    async def fetch_pinned(self, group: Sequence[LockedSkill]) -> Fetched:
+    async def fetch_pinned(self, group: Sequence[LockedSkill]) -> FetchResult:
         """What a source has for skills that are pinned to the same version of it."""
         fetched = await self._fetch_group(group)
         failures = [
-            Failure(skill.name, failure.error)
+            FetchFailure(skill.name, failure.error)
             for failure in fetched.failures
             for skill in group
             if _is_about(failure, {skill.name, skill.pin.get("path")})
         ]
         return replace(fetched, failures=tuple(failures))
 
-    async def _fetch_group(self, group: Sequence[LockedSkill]) -> Fetched:
+    async def _fetch_group(self, group: Sequence[LockedSkill]) -> FetchResult:
         pin = group[0].pin
         match pin.kind:
             case "git":
@@ -128,16 +128,16 @@ class SourceSkills:
                     token=self._token(pin.get("index")),
                     limits=self.limits,
                 )
-                return Fetched((self._candidate(files, group[0].source, pin, group[0].name),))
+                return FetchResult((self._candidate(files, group[0].source, pin, group[0].name),))
             case "package":
-                reference = Reference(kind=SourceKind.PACKAGE, text=INSTALLED, place="")
+                reference = SourceReference(kind=SourceKind.PACKAGE, text=INSTALLED, place="")
                 return await self.fetch(reference, frozenset(skill.name for skill in group))
             case _:
                 text = pin.get("path")
                 kind = SourceKind.ARCHIVE if pin.kind == "archive" else SourceKind.FOLDER
-                return await self.fetch(Reference(kind=kind, text=text, place=text), None)
+                return await self.fetch(SourceReference(kind=kind, text=text, place=text), None)
 
-    async def check(self, skill: LockedSkill, reference: Reference) -> Check:
+    async def check(self, skill: LockedSkill, reference: SourceReference) -> Check:
         """Whether a source has something else than what is pinned, as cheaply as it can tell."""
         if reference.kind is SourceKind.GIT and skill.pin.kind == "git":
             commit = await anyio.to_thread.run_sync(lambda: resolve_commit(reference, limits=self.limits))
@@ -162,11 +162,11 @@ class SourceSkills:
     def _token(self, url: str) -> str:
         return next((token for pattern, token in self.tokens if fnmatchcase(url, pattern)), "")
 
-    async def _fetch_git(self, reference: Reference) -> Fetched:
+    async def _fetch_git(self, reference: SourceReference) -> FetchResult:
         tree = await anyio.to_thread.run_sync(lambda: fetch_tree(reference, limits=self.limits))
         skills = split_skills(tree.files)
         made: list[Candidate] = []
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         for folder, files in skills.items():
             path = "/".join(part for part in (reference.path, folder) if part)
             pin = Pin.make("git", repository=reference.place, commit=tree.commit, path=path)
@@ -179,10 +179,10 @@ class SourceSkills:
                     )
                 made.append(self._candidate(files, reference.text, pin))
             except SkillwireError as error:
-                failures.append(Failure(path or reference.text, error))
-        return Fetched(tuple(made), tuple(failures))
+                failures.append(FetchFailure(path or reference.text, error))
+        return FetchResult(tuple(made), tuple(failures))
 
-    async def _fetch_site(self, reference: Reference, wanted: frozenset[str] | None) -> Fetched:
+    async def _fetch_site(self, reference: SourceReference, wanted: frozenset[str] | None) -> FetchResult:
         token = self._token(reference.place)
         site = await fetch_site(reference, names=wanted, token=token, limits=self.limits)
         if reference.path and not (site.skills or site.failures or site.issues):
@@ -191,47 +191,47 @@ class SourceSkills:
                 f"`skillwire add {shown(reference.place, 200)}` shows what it lists"
             )
         made: list[Candidate] = []
-        failures = [Failure(name, error) for name, error in site.failures]
-        failures += [Failure(reference.text, FormatError(issue)) for issue in site.issues]
+        failures = [FetchFailure(name, error) for name, error in site.failures]
+        failures += [FetchFailure(reference.text, FormatError(issue)) for issue in site.issues]
         for skill in site.skills:
             pin = Pin.make("site", index=site.index_url, artifact=skill.entry.url, digest=skill.digest)
             try:
                 made.append(self._candidate(skill.files, reference.text, pin, skill.entry.name))
             except SkillwireError as error:
-                failures.append(Failure(skill.entry.name, error))
-        return Fetched(tuple(made), tuple(failures))
+                failures.append(FetchFailure(skill.entry.name, error))
+        return FetchResult(tuple(made), tuple(failures))
 
-    def _folder(self, reference: Reference) -> Fetched:
+    def _folder(self, reference: SourceReference) -> FetchResult:
         folder = self._path(reference.place)
         return self._local(read_folder(folder, limits=self.limits), reference, "folder", folder)
 
-    def _archive(self, reference: Reference) -> Fetched:
+    def _archive(self, reference: SourceReference) -> FetchResult:
         path = self._path(reference.place)
         return self._local(read_archive_file(path, limits=self.limits), reference, "archive", path)
 
     def _local(
         self,
         skills: Mapping[str, tuple[ArchiveFile, ...]],
-        reference: Reference,
+        reference: SourceReference,
         kind: str,
         place: Path,
-    ) -> Fetched:
+    ) -> FetchResult:
         if not skills:
             raise SourceError(f"{reference.place} has no skill: no SKILL.md is there")
         made: list[Candidate] = []
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         for folder, files in skills.items():
             path = self._portable(place / folder if folder and kind == "folder" else place, reference.place)
             expected = folder.rpartition("/")[2] or (place.name if kind == "folder" else "")
             try:
                 made.append(self._candidate(files, reference.text, Pin.make(kind, path=path), expected))
             except SkillwireError as error:
-                failures.append(Failure(folder or reference.text, error))
-        return Fetched(tuple(made), tuple(failures))
+                failures.append(FetchFailure(folder or reference.text, error))
+        return FetchResult(tuple(made), tuple(failures))
 
-    def _packages(self, wanted: frozenset[str] | None) -> Fetched:
+    def _packages(self, wanted: frozenset[str] | None) -> FetchResult:
         made: list[Candidate] = []
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         for package in packages_with_skills():
             pin = Pin.make("package", package=package.package, version=package.version)
             for folder, files in read_folder(package.folder, limits=self.limits).items():
@@ -241,8 +241,8 @@ class SourceSkills:
                 try:
                     made.append(self._candidate(files, INSTALLED, pin, name))
                 except SkillwireError as error:
-                    failures.append(Failure(f"{package.package}: {name}", error))
-        return Fetched(tuple(made), tuple(failures))
+                    failures.append(FetchFailure(f"{package.package}: {name}", error))
+        return FetchResult(tuple(made), tuple(failures))
 
     def _candidate(
         self, files: Iterable[ArchiveFile], source: str, pin: Pin, expected_name: str = ""
@@ -271,7 +271,7 @@ class SourceSkills:
         return text if text.startswith("..") else f"./{text}"
 
 
-def _is_about(failure: Failure, names: Collection[str]) -> bool:
+def _is_about(failure: FetchFailure, names: Collection[str]) -> bool:
     """Whether a failure names one of these skills: by its name, its folder, or its place in a package."""
     return failure.what in names or re.split("/|: ", failure.what)[-1] in names
 
@@ -285,7 +285,7 @@ def is_computed(entry: SkillEntry) -> bool:
     return entry.resources is DYNAMIC and entry.draft is not None
 
 
-async def current_digest(host: SkillHost, skill: RegisteredSkill) -> str:
+async def current_digest(host: SkillHost, skill: HostSkill) -> str:
     """The digest of what a server has now, or words for a skill that has no fixed files."""
     if is_computed(skill.entry):
         return _files_digest(skill.uri, (await host.admin.fetch_files(skill.handle)).files)
@@ -315,33 +315,33 @@ class ServerSkills:
     on_progress: Callable[[str, int, int], None]
 
     async def fetch(
-        self, wanted: Sequence[tuple[Reference, frozenset[str] | None]], urls: Mapping[str, str]
-    ) -> Fetched:
+        self, wanted: Sequence[tuple[SourceReference, frozenset[str] | None]], urls: Mapping[str, str]
+    ) -> FetchResult:
         """Every skill that the references mean, with all files. `urls` are of servers that a lock names."""
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         async with AsyncExitStack() as stack:
             host, problems = await self._open(
                 stack, {reference.place: urls.get(reference.place, "") for reference, _ in wanted}
             )
-            chosen: list[tuple[RegisteredSkill, str]] = []
+            chosen: list[tuple[HostSkill, str]] = []
             for reference, names in wanted:
                 try:
                     found = self._find(host, reference, problems)
                 except SkillwireError as error:
-                    failures.append(Failure(reference.text, error))
+                    failures.append(FetchFailure(reference.text, error))
                     continue
                 chosen += [(one, reference.text) for one in found if names is None or one.entry.name in names]
             candidates: list[Candidate] = []
             failures += await self._read_all(host, chosen, candidates.append, urls)
-            return Fetched(tuple(candidates), tuple(failures))
+            return FetchResult(tuple(candidates), tuple(failures))
 
-    async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> list[Failure]:
+    async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> list[FetchFailure]:
         """The pinned versions of skills, by server and URI, each as soon as all its files are there."""
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         places = {skill.pin.get("server"): skill.pin.get("url") for skill in skills}
         async with AsyncExitStack() as stack:
             host, problems = await self._open(stack, places)
-            chosen: list[tuple[RegisteredSkill, str]] = []
+            chosen: list[tuple[HostSkill, str]] = []
             for skill in skills:
                 label = skill.pin.get("server")
                 try:
@@ -352,13 +352,13 @@ class ServerSkills:
                     if digest != skill.digest:
                         raise not_what_is_pinned(skill, digest)
                 except SkillwireError as error:
-                    failures.append(Failure(skill.name, error))
+                    failures.append(FetchFailure(skill.name, error))
                     continue
                 chosen.append((found, skill.source))
             return failures + await self._read_all(host, chosen, on_skill, places)
 
     async def digests(
-        self, skills: Sequence[tuple[LockedSkill, Reference]]
+        self, skills: Sequence[tuple[LockedSkill, SourceReference]]
     ) -> list[tuple[LockedSkill, str, SkillwireError | None]]:
         """What the servers have now for pinned skills: a digest, or why there is none.
 
@@ -438,8 +438,8 @@ class ServerSkills:
         return SkillNotFound(message)
 
     def _find(
-        self, host: SkillHost, reference: Reference, problems: Mapping[str, SkillwireError]
-    ) -> list[RegisteredSkill]:
+        self, host: SkillHost, reference: SourceReference, problems: Mapping[str, SkillwireError]
+    ) -> list[HostSkill]:
         label, name = reference.place, reference.path
         if label in problems:
             raise problems[label]
@@ -463,28 +463,28 @@ class ServerSkills:
     async def _read_all(
         self,
         host: SkillHost,
-        chosen: Sequence[tuple[RegisteredSkill, str]],
+        chosen: Sequence[tuple[HostSkill, str]],
         on_skill: OnCandidate,
         urls: Mapping[str, str],
-    ) -> list[Failure]:
-        failures: list[Failure] = []
+    ) -> list[FetchFailure]:
+        failures: list[FetchFailure] = []
         sources = {(one.origin, one.uri): source for one, source in chosen}
         done = 0
         total = sum(len(one.entry.resources) for one, _ in chosen if one.entry.resources is not DYNAMIC)
 
-        def count(skill: RegisteredSkill) -> None:
+        def count(skill: HostSkill) -> None:
             nonlocal done
             done += 1
             self.on_progress(skill.origin.label, done, total)
 
-        def collect(skill: RegisteredSkill, found: Mapping[SkillUri, VerifiedFile] | SkillwireError) -> None:
+        def collect(skill: HostSkill, found: Mapping[SkillUri, VerifiedFile] | SkillwireError) -> None:
             try:
                 if isinstance(found, SkillwireError):
                     raise found
                 url = urls.get(skill.origin.label, "")
                 candidate = self._candidate(skill, sources[skill.origin, skill.uri], found, url)
             except SkillwireError as error:
-                failures.append(Failure(skill.entry.name, error))
+                failures.append(FetchFailure(skill.entry.name, error))
                 return
             on_skill(candidate)
 
@@ -503,7 +503,7 @@ class ServerSkills:
         return failures
 
     def _candidate(
-        self, skill: RegisteredSkill, source: str, files: Mapping[SkillUri, VerifiedFile], locked_url: str
+        self, skill: HostSkill, source: str, files: Mapping[SkillUri, VerifiedFile], locked_url: str
     ) -> Candidate:
         entry = check_entry(skill.entry, limits=self.limits)
         root = skill_root(entry.uri)

@@ -15,17 +15,17 @@ from typing import Final
 
 import platformdirs
 
-from skillwire.clients import Places, Scope, agents, detect_agents, find_agents, shares_canonical
+from skillwire.clients import BaseDirectories, Scope, agents, detect_agents, find_agents, shares_canonical
 from skillwire.consent import ConsentStore, Key
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
 from skillwire.files import make_folder, read_regular, write_atomic
-from skillwire.host import LocalDirectory, ServerConfig, default_directories, state_places
+from skillwire.host import LocalDirectory, ServerConfig, default_directories, state_paths
 from skillwire.host.directories import label_directories, origin_identities
-from skillwire.install.apply import Outcome, StepWriter, recover, write_tree
+from skillwire.install.apply import StepResult, StepWriter, recover, write_tree
 from skillwire.install.candidates import Candidate, read_folder
 from skillwire.install.disk import VersionStore, knows_modes, look_at_all, read_file, target_folders
 from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin, format_lock, parse_lock
-from skillwire.install.plan import Act, DiskState, Installation, Plan, Step, Tree, plan
+from skillwire.install.plan import DiskState, Installation, Plan, Step, StepKind, Tree, plan
 from skillwire.install.state import InstallState, StateFiles
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, write_tar_gz
@@ -40,7 +40,7 @@ class Workspace:
     """Where skills are installed."""
 
     scope: Scope
-    places: Places
+    places: BaseDirectories
     files: StateFiles
     lock_file: Path
     links: bool = True
@@ -55,13 +55,13 @@ class Workspace:
         cls,
         scope: Scope = Scope.PROJECT,
         *,
-        places: Places | None = None,
+        places: BaseDirectories | None = None,
         files: StateFiles | None = None,
         links: bool = True,
         limits: Limits = DEFAULT_LIMITS,
     ) -> Workspace:
         """The workspace of the working directory, or of the user. Nothing is read or written yet."""
-        where = places or Places.here()
+        where = places or BaseDirectories.here()
         lock_file = (
             where.project / LOCK_NAME
             if scope is Scope.PROJECT
@@ -223,8 +223,8 @@ class Workspace:
         *,
         going_back: bool = False,
         at_hand: Mapping[SetDigest, Mapping[str, bytes]] | None = None,
-        on_step: Callable[[Outcome], None] = lambda _: None,
-    ) -> tuple[tuple[Outcome, ...], InstallState]:
+        on_step: Callable[[StepResult], None] = lambda _: None,
+    ) -> tuple[tuple[StepResult, ...], InstallState]:
         """Apply a plan, and record what was installed where. The content must be in the version store.
 
         `going_back` is for a version that was installed before: it does not become the latest one. `at_hand`
@@ -243,7 +243,7 @@ class Workspace:
         state: InstallState,
         *,
         accept: Iterable[LockedSkill] = (),
-        on_step: Callable[[Outcome], None] = lambda _: None,
+        on_step: Callable[[StepResult], None] = lambda _: None,
     ) -> Generator[PlanRun]:
         """A plan whose steps the caller writes one by one, and then finishes.
 
@@ -261,7 +261,7 @@ class Workspace:
                     state.placed.get(step.path, Installation(step.name)).link and step.link_to is not None,
                 )
                 for step in made.writes
-                if step.act is not Act.REMOVE
+                if step.act is not StepKind.REMOVE
             }
             self.files.write(self.root, state.put(pending))
         run = PlanRun(self, made, state, StepWriter(on_step=on_step), tuple(accept))
@@ -335,12 +335,12 @@ class PlanRun:
         """What the user has just approved, as far as it is installed now."""
         outcomes = self.writer.outcomes
         there = {one.step.name for one in outcomes if one.done}
-        there |= {step.name for step in self.made.steps if step.act is Act.CURRENT}
+        there |= {step.name for step in self.made.steps if step.act is StepKind.CURRENT}
         bad = {one.step.name for one in outcomes if not one.done}
         waiting = {step.name for step in self.made.writes} - {one.step.name for one in outcomes}
         return tuple(one for one in self.accept if one.name in there - bad - waiting)
 
-    def finish(self, *, going_back: bool = False) -> tuple[tuple[Outcome, ...], InstallState]:
+    def finish(self, *, going_back: bool = False) -> tuple[tuple[StepResult, ...], InstallState]:
         """Record what is installed where."""
         work, outcomes = self.work, tuple(self.writer.outcomes)
         placed = dict(_noted(self.made, self.state))
@@ -366,7 +366,7 @@ def _noted(made: Plan, state: InstallState) -> Mapping[Path, Installation]:
     """What is installed where, including the folders that matched already."""
     placed = dict(state.placed)
     for step in made.steps:
-        if step.act is Act.CURRENT and step.skill is not None:
+        if step.act is StepKind.CURRENT and step.skill is not None:
             placed[step.path] = Installation(
                 step.name, frozenset({step.skill.digest}), not isinstance(step.found, Tree)
             )
@@ -374,9 +374,12 @@ def _noted(made: Plan, state: InstallState) -> Mapping[Path, Installation]:
     return {path: one for path, one in placed.items() if path in planned or os.path.lexists(path)}
 
 
-def _only_modes_differ(act: Act, found: DiskState, skill: LockedSkill | None) -> bool:
+def _only_modes_differ(act: StepKind, found: DiskState, skill: LockedSkill | None) -> bool:
     return (
-        act is Act.REPLACE and skill is not None and isinstance(found, Tree) and found.digest == skill.digest
+        act is StepKind.REPLACE
+        and skill is not None
+        and isinstance(found, Tree)
+        and found.digest == skill.digest
     )
 
 
@@ -397,7 +400,7 @@ class HostApprovals:
         places = [(directory.path.resolve(), directory.origin) for directory in directories]
         folders: dict[tuple[str, ...], set[Path]] = {}
         servers = {Origin.mcp(label): config for label, config in self.servers.items()}
-        store = ConsentStore(self.file or state_places().approvals)
+        store = ConsentStore(self.file or state_paths().approvals)
         store.bind(origin_identities(servers, directories))
         approved: dict[Key, tuple[Approval, SkillEntry]] = {}
         for candidate, given in installed:

@@ -29,7 +29,7 @@ _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "i
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-class Reach(IntEnum):
+class Reachability(IntEnum):
     """From where an address can be reached; the larger, the more public."""
 
     MACHINE = 0
@@ -76,29 +76,29 @@ def parse_address(host: str) -> Address | None:
     return IPv4Address(value)
 
 
-def reach_of(host: str) -> Reach:
+def reach_of(host: str) -> Reachability:
     """How far a host reaches, as it is written. A name counts as public unless it means this machine."""
     address = parse_address(host)
     if address is not None:
         return reach_of_address(address)
     name = _plain_host(host)
     is_here = name in _LOCAL_NAMES or name.endswith(".localhost")
-    return Reach.MACHINE if is_here else Reach.PUBLIC
+    return Reachability.MACHINE if is_here else Reachability.PUBLIC
 
 
-def reach_of_address(address: Address) -> Reach:
+def reach_of_address(address: Address) -> Reachability:
     """How far an IP address reaches."""
     address = _unmapped(address)
     if address.is_loopback or address.is_unspecified:
-        return Reach.MACHINE
+        return Reachability.MACHINE
     if address.is_link_local or address.is_multicast:
-        return Reach.LINK
-    return Reach.PUBLIC if address.is_global else Reach.PRIVATE
+        return Reachability.LINK
+    return Reachability.PUBLIC if address.is_global else Reachability.PRIVATE
 
 
 def is_loopback(url: str) -> bool:
     """Whether a URL is one of this machine."""
-    return reach_of(_split(url).hostname or "") is Reach.MACHINE
+    return reach_of(_split(url).hostname or "") is Reachability.MACHINE
 
 
 def check_target(url: str, target: str) -> None:

@@ -22,7 +22,7 @@ import httpx2
 
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.limits import Limits
-from skillwire.net.addresses import Reach, is_loopback, is_same_host, reach_of_address, redirect_target
+from skillwire.net.addresses import Reachability, is_loopback, is_same_host, reach_of_address, redirect_target
 from skillwire.text import redact_url
 
 _MOST_REDIRECTS: Final = 5
@@ -37,7 +37,7 @@ class StatusError(SourceError):
 
 
 def open_client(
-    limits: Limits, *, reach: Reach | None = None, site: str = "", token: str = ""
+    limits: Limits, *, reach: Reachability | None = None, site: str = "", token: str = ""
 ) -> httpx2.AsyncClient:
     """A client for one site and what it names. `reach` is what its addresses must have at least; without it,
     that of the first address that is connected to. The `token` is sent to the scheme, host and port of `site`
@@ -133,7 +133,7 @@ class CappedBody(httpx2.AsyncByteStream):
 
 
 class _GuardedClient(httpx2.AsyncClient):
-    def __init__(self, reach: Reach | None, **options: Any) -> None:
+    def __init__(self, reach: Reachability | None, **options: Any) -> None:
         self._reach = reach
         super().__init__(follow_redirects=False, **options)
 
@@ -145,7 +145,7 @@ class _GuardedClient(httpx2.AsyncClient):
 class GuardedTransport(httpx2.AsyncHTTPTransport):
     """Connects only to addresses that reach as far as the first one, or as far as `reach`."""
 
-    def __init__(self, reach: Reach | None = None) -> None:
+    def __init__(self, reach: Reachability | None = None) -> None:
         super().__init__(verify=ssl_trust())
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=ssl_trust(),
@@ -159,7 +159,7 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Looks at the address of a connection before anything is sent over it."""
 
-    def __init__(self, reach: Reach | None) -> None:
+    def __init__(self, reach: Reachability | None) -> None:
         # Typed by the base class: the package types it as a class without methods.
         self._inner: httpcore2.AsyncNetworkBackend = cast("Any", httpcore2.AnyIOBackend)()
         self._reach = reach

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from skillwire.registry.app import RegistryApp as RegistryApp
     from skillwire.registry.audit import AuditLine as AuditLine
     from skillwire.registry.audit import StoreAudit as StoreAudit
-    from skillwire.registry.catalog import View as View
-    from skillwire.registry.client import Folder as Folder
-    from skillwire.registry.client import Outcome as Outcome
+    from skillwire.registry.client import LintedSkill as LintedSkill
+    from skillwire.registry.client import PublishResult as PublishResult
     from skillwire.registry.client import publish_each as publish_each
     from skillwire.registry.client import publish_over_http as publish_over_http
     from skillwire.registry.client import publish_to_store as publish_to_store
     from skillwire.registry.client import read_skill as read_skill
     from skillwire.registry.consent import SharedConsent as SharedConsent
-    from skillwire.registry.drafts import Draft as Draft
-    from skillwire.registry.drafts import FileRow as FileRow
-    from skillwire.registry.drafts import Published as Published
-    from skillwire.registry.drafts import UploadRow as UploadRow
-    from skillwire.registry.drafts import VersionRow as VersionRow
+    from skillwire.registry.publications import FileRow as FileRow
+    from skillwire.registry.publications import Publication as Publication
+    from skillwire.registry.publications import Published as Published
+    from skillwire.registry.publications import UploadRow as UploadRow
+    from skillwire.registry.publications import VersionRow as VersionRow
     from skillwire.registry.publishing import Publishing as Publishing
+    from skillwire.registry.queries import View as View
     from skillwire.registry.source import Feed as Feed
     from skillwire.registry.source import StoreSource as StoreSource
     from skillwire.registry.store import Store as Store
@@ -39,11 +39,11 @@ export(
         "access": "Access RegistryCaller Role Subject TokenRow",
         "app": "RegistryApp",
         "audit": "AuditLine StoreAudit",
-        "catalog": "View",
-        "client": "Folder Outcome publish_each publish_over_http publish_to_store read_skill",
+        "client": "LintedSkill PublishResult publish_each publish_over_http publish_to_store read_skill",
         "consent": "SharedConsent",
-        "drafts": "Draft FileRow Published UploadRow VersionRow",
+        "publications": "FileRow Publication Published UploadRow VersionRow",
         "publishing": "Publishing",
+        "queries": "View",
         "source": "Feed StoreSource",
         "store": "Store",
     },

@@ -36,11 +36,11 @@ from skillwire.registry.access import (
     Role,
     namespace_of,
 )
-from skillwire.registry.catalog import StoreCatalog, View
-from skillwire.registry.drafts import PUBLISH_PATH, Draft, parse_draft
 from skillwire.registry.endpoints import OCI_PATH, SITE_PATH, OciEndpoint, SiteEndpoint, namespaces_in
 from skillwire.registry.identity import StoreIdentity
+from skillwire.registry.publications import PUBLISH_PATH, Publication, parse_publication
 from skillwire.registry.publishing import Publishing
+from skillwire.registry.queries import SkillQueries, View
 from skillwire.registry.source import Feed, StoreSource
 from skillwire.registry.store import Store, StoreBusy
 from skillwire.server import (
@@ -54,9 +54,9 @@ from skillwire.server import (
     Scope,
     Send,
     ServerOptions,
+    ServiceStatus,
     SkillServer,
     State,
-    Status,
     ViewPool,
     parse_json,
 )
@@ -134,7 +134,7 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
                 Route(OCI_PATH, self._answering(self._serve_oci), is_prefix=True),
             ),
             view_of=lambda caller, _headers: caller.view,
-            status=Status(state=self._state, health=self._health, gauges=self._gauges),
+            status=ServiceStatus(state=self._state, health=self._health, gauges=self._gauges),
             running=self._follow,
             allowed_hosts=allowed_hosts,
             limits=options.limits,
@@ -189,11 +189,11 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
 
     async def _serve_site(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
         if not await self._refuse_closed(caller, SITE_PATH, scope, send):
-            await self._site(StoreCatalog(self._store, caller.view), scope, send)
+            await self._site(SkillQueries(self._store, caller.view), scope, send)
 
     async def _serve_oci(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
         if not await self._refuse_closed(caller, OCI_PATH, scope, send):
-            await self._oci(StoreCatalog(self._store, caller.view), scope, send)
+            await self._oci(SkillQueries(self._store, caller.view), scope, send)
 
     async def _refuse_closed(self, caller: RegistryCaller, prefix: str, scope: Scope, send: Send) -> bool:
         """Say how to sign in, if a path is in a namespace that is not open to anyone."""
@@ -269,7 +269,7 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
 
     async def _parts(
         self, caller: RegistryCaller, scope: Scope, receive: Receive
-    ) -> tuple[Draft, list[bytes]]:
+    ) -> tuple[Publication, list[bytes]]:
         from starlette.datastructures import UploadFile
         from starlette.exceptions import HTTPException
         from starlette.formparsers import MultiPartException
@@ -292,7 +292,7 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
                 raise _bad_request("the field manifest is missing")
             try:
                 fields = await parse_json(manifest, limits, what="the manifest")
-                draft = parse_draft(_with_namespace(fields, caller), limits=limits)
+                draft = parse_publication(_with_namespace(fields, caller), limits=limits)
             except DocumentError:
                 raise _bad_request("the field manifest is not JSON") from None
             contents = [await part.read() for _, part in form.multi_items() if isinstance(part, UploadFile)]

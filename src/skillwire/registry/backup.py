@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue
 from skillwire.registry import schema
-from skillwire.registry.catalog import trigrams_of
+from skillwire.registry.queries import trigrams_of
 from skillwire.registry.store import LONG_SECONDS, Store
 from skillwire.skill import digest_of, set_digest
 

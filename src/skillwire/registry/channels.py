@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from packaging.version import InvalidVersion, Version
 from sqlalchemy.engine import Connection
 
-from skillwire.registry.catalog import terms_for, trigrams_of
+from skillwire.registry.queries import terms_for, trigrams_of
 from skillwire.registry.schema import changes, channels, versions
 from skillwire.registry.schema import terms as term_counts
 from skillwire.registry.store import Store, new_id, now

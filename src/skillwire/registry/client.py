@@ -22,7 +22,7 @@ from skillwire.errors import (
 )
 from skillwire.issues import Issue, Severity
 from skillwire.registry.access import ADMIN_PATH
-from skillwire.registry.drafts import PUBLISH_PATH, FileRow, Published, checked_version, draft_of
+from skillwire.registry.publications import PUBLISH_PATH, FileRow, Published, checked_version, publication_of
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.store import Store
 from skillwire.skill import SKILL_FILE, digest_of, parse_skill_md
@@ -48,7 +48,7 @@ class RegistryUnavailable(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class LintedSkill:
     """A skill on disk that passed `lint`, ready to be published.
 
     `contents` are its files, by their paths in the skill.
@@ -64,7 +64,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PublishResult:
     """What became of a skill, by the path of its folder: it was published, or why not."""
 
     path: str
@@ -74,11 +74,11 @@ class Outcome:
 
 def publish_each(
     paths: Iterable[Path],
-    publish: Callable[[Folder], Published],
+    publish: Callable[[LintedSkill], Published],
     *,
     version: str | None = None,
     sign_key: Path | None = None,
-) -> Iterator[Outcome]:
+) -> Iterator[PublishResult]:
     """Publish every skill in some folders, nested ones too, and go on after one that is refused.
 
     What `lint` calls an error is not published. A nested skill that has no version has that of the skill
@@ -97,37 +97,37 @@ def publish_each(
         try:
             folder = read_skill(path, version, otherwise=around)
             versions[path] = folder.version
-            yield Outcome(str(path), publish(folder))
+            yield PublishResult(str(path), publish(folder))
         except RegistryUnavailable as error:
-            yield Outcome(str(path), error=error)
+            yield PublishResult(str(path), error=error)
             for other in folders[number + 1 :]:
-                yield Outcome(str(other), error=RegistryUnavailable("not tried, for the same reason"))
+                yield PublishResult(str(other), error=RegistryUnavailable("not tried, for the same reason"))
             return
         except SkillwireError as error:
-            yield Outcome(str(path), error=error)
+            yield PublishResult(str(path), error=error)
 
 
-def _lint(paths: Iterable[Path]) -> tuple[list[Path], list[Outcome]]:
+def _lint(paths: Iterable[Path]) -> tuple[list[Path], list[PublishResult]]:
     """The folders of all skills that can be published, outer ones first, and why others cannot be."""
     folders: dict[Path, None] = {}
-    refused: dict[str, Outcome] = {}
+    refused: dict[str, PublishResult] = {}
     for path in paths:
         try:
             linted = lint_paths([path])
         except SkillwireError as error:
-            refused[str(path)] = Outcome(str(path), error=error)
+            refused[str(path)] = PublishResult(str(path), error=error)
             continue
         for one in linted:
             errors = [issue for issue in one.issues if issue.severity is Severity.ERROR]
             if errors:
                 place = one.skill or errors[0].file or str(path)
-                refused[place] = Outcome(place, error=FormatError(errors))
+                refused[place] = PublishResult(place, error=FormatError(errors))
             elif one.skill is not None:
                 folders[Path(one.skill)] = None
     return list(folders), list(refused.values())
 
 
-def read_skill(path: Path, version: str | None = None, *, otherwise: str | None = None) -> Folder:
+def read_skill(path: Path, version: str | None = None, *, otherwise: str | None = None) -> LintedSkill:
     """The skill in a folder, or a `FormatError` with all its lint errors.
 
     Without `version`, the frontmatter's `metadata.version` is used, or else `otherwise`.
@@ -150,11 +150,11 @@ def read_skill(path: Path, version: str | None = None, *, otherwise: str | None 
                 fix="write metadata.version into its frontmatter, or pass --release 1.0.0",
             )
         )
-    return Folder(folder.name, checked_version(version), contents)
+    return LintedSkill(folder.name, checked_version(version), contents)
 
 
 def publish_to_store(
-    folder: Folder,
+    folder: LintedSkill,
     store: Store,
     *,
     namespace: str,
@@ -165,7 +165,7 @@ def publish_to_store(
 ) -> Published:
     """Publish into a store that this machine can reach. Every call may block."""
     publishing = Publishing(store)
-    draft = draft_of(namespace, folder.version, channel, folder.rows, promote=promote, expect=expect)
+    draft = publication_of(namespace, folder.version, channel, folder.rows, promote=promote, expect=expect)
     missing = set(publishing.missing(draft, by=by))
     contents = [data for data in folder.contents.values() if digest_of(data) in missing]
     publishing.upload(namespace, contents, by=by)
@@ -173,7 +173,7 @@ def publish_to_store(
 
 
 def publish_over_http(
-    folder: Folder,
+    folder: LintedSkill,
     url: str,
     *,
     namespace: str = "",

@@ -19,8 +19,8 @@ from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
 from skillwire.json_types import JsonValue, is_object
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.net import ArchiveFile, write_tar_gz
-from skillwire.registry.catalog import SiteRow, StoreCatalog
-from skillwire.registry.drafts import Place
+from skillwire.registry.publications import SkillPath
+from skillwire.registry.queries import SiteRow, SkillQueries
 from skillwire.server import Headers, Scope, Send, parse_json
 from skillwire.server.http.asgi import refuse_method, respond
 from skillwire.skill import SCHEME, SKILL_FILE, child_uri, digest_of, parse_uri, split_uri
@@ -86,7 +86,7 @@ _ARTIFACTS: Final = 64
 class SiteEndpoint:
     """`/.well-known/agent-skills/`: an index with an archive of each skill."""
 
-    async def __call__(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
+    async def __call__(self, catalog: SkillQueries, scope: Scope, send: Send) -> None:
         if await refuse_method(scope, send):
             return
         name = unquote(scope["path"][len(SITE_PATH) :])
@@ -96,11 +96,11 @@ class SiteEndpoint:
         match = _ARCHIVE.fullmatch(name)
         if match is None:
             raise SkillNotFound("Not Found")
-        place = Place(match[1], match[2], match[3], "")
+        place = SkillPath(match[1], match[2], match[3], "")
         data = await anyio.to_thread.run_sync(lambda: write_tar_gz(catalog.contents(place)))
         await _send_bytes(scope, send, data, b"application/gzip")
 
-    async def _index(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
+    async def _index(self, catalog: SkillQueries, scope: Scope, send: Send) -> None:
         """Sent page by page: the index may be large, and is never held in memory as a whole."""
         headers = [(b"content-type", b"application/json")]
         rows = await anyio.to_thread.run_sync(partial(catalog.site_page, None, _PAGE))
@@ -120,7 +120,7 @@ class OciEndpoint:
     def __init__(self) -> None:
         self._artifacts: OrderedDict[tuple[str, str, str], Artifact] = OrderedDict()
 
-    async def __call__(self, catalog: StoreCatalog, scope: Scope, send: Send) -> None:
+    async def __call__(self, catalog: SkillQueries, scope: Scope, send: Send) -> None:
         if await refuse_method(scope, send):
             return
         rest = unquote(scope["path"][len(OCI_PATH) :])
@@ -142,7 +142,7 @@ class OciEndpoint:
         await _send_bytes(scope, send, data, media, [(b"docker-content-digest", digest.encode())])
 
     def _find(
-        self, catalog: StoreCatalog, namespace: str, name: str, kind: str, reference: str
+        self, catalog: SkillQueries, namespace: str, name: str, kind: str, reference: str
     ) -> tuple[bytes, str] | None:
         named = catalog.version_names(namespace, name)
         if kind == "manifests" and reference in named:
@@ -159,11 +159,11 @@ class OciEndpoint:
                 return artifact.blobs[reference], reference
         return None
 
-    def _artifact(self, catalog: StoreCatalog, namespace: str, name: str, version: str) -> Artifact:
+    def _artifact(self, catalog: SkillQueries, namespace: str, name: str, version: str) -> Artifact:
         key = (namespace, name, version)
         made = self._artifacts.get(key)
         if made is None:
-            place = Place(namespace, name, version, "")
+            place = SkillPath(namespace, name, version, "")
             entry = catalog.entry(child_uri(place.root, SKILL_FILE))
             made = self._artifacts[key] = artifact_of(
                 name, version, entry.frontmatter, catalog.contents(place)

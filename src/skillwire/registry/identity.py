@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from skillwire.access import AccessTokens, BearerIdentity, OAuthSettings, Refusal
+from skillwire.access import AccessRefusal, AccessTokens, BearerIdentity, OAuthSettings
 from skillwire.access.identity import NO_TOKEN
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -81,7 +81,7 @@ class StoreIdentity(BearerIdentity[RegistryCaller]):
     async def refresh(self) -> None:
         """Nothing to read: everybody is looked up."""
 
-    async def _anonymous(self) -> RegistryCaller | Refusal:
+    async def _anonymous(self) -> RegistryCaller | AccessRefusal:
         caller = await self._caller(NOBODY)
         return caller if caller is not None and caller.roles else NO_TOKEN
 

@@ -24,8 +24,8 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import archive_file, write_tar_gz
 from skillwire.registry.audit import record
 from skillwire.registry.channels import current_version, is_before, point, remove
-from skillwire.registry.drafts import (
-    Draft,
+from skillwire.registry.publications import (
+    Publication,
     Published,
     UploadRow,
     VersionRow,
@@ -62,7 +62,7 @@ class Publishing:
         self._store = store
         self._limits = limits
 
-    def missing(self, draft: Draft, *, by: str) -> list[Digest]:
+    def missing(self, draft: Publication, *, by: str) -> list[Digest]:
         """The digests of files that have to be sent before the draft can be published."""
         with self._store.reading() as connection:
             return _missing(connection, draft, by)
@@ -92,7 +92,7 @@ class Publishing:
             _check_quota(namespace, row.quota_bytes, row.published_bytes + waiting)
         return stored
 
-    def publish(self, draft: Draft, *, by: str) -> Published:
+    def publish(self, draft: Publication, *, by: str) -> Published:
         """Make a version visible, and point its channel to it, unless the channel has a later version.
 
         Publishing the same version with the same files again changes at most the channel. With other files it
@@ -142,7 +142,7 @@ class Publishing:
                 draft.namespace, name, draft.version, draft.set_digest, signer, is_new, draft.channel, listed
             )
 
-    def _same_version(self, connection: Connection, skill: int, name: str, draft: Draft) -> int | None:
+    def _same_version(self, connection: Connection, skill: int, name: str, draft: Publication) -> int | None:
         """The id of the version if it exists with the same files; `None` if it can be published."""
         existing = connection.execute(
             sa.select(versions.c.id, versions.c.set_digest, versions.c.yanked).where(
@@ -381,7 +381,7 @@ class Publishing:
                 connection.execute(namespaces.update().where(namespaces.c.name == name).values(**values))
             record(connection, by, "namespace", name, {key: str(value) for key, value in values.items()})
 
-    def _checked(self, connection: Connection, draft: Draft) -> Mapping[str, object]:
+    def _checked(self, connection: Connection, draft: Publication) -> Mapping[str, object]:
         """The frontmatter, if the sizes are correct and `lint` finds no errors."""
         sizes = self._blobs(connection, draft, blobs.c.size)
         for file in draft.files:
@@ -405,7 +405,7 @@ class Publishing:
             raise FormatError(errors)
         return frontmatter
 
-    def _signer(self, connection: Connection, draft: Draft) -> str:
+    def _signer(self, connection: Connection, draft: Publication) -> str:
         """The publisher who signed, if the namespace requires one. What they did not sign is refused."""
         row = _namespace(connection, draft.namespace)
         if row.signer_name is None:
@@ -428,19 +428,19 @@ class Publishing:
             )
         return row.signer_name
 
-    def _blobs(self, connection: Connection, draft: Draft, column: sa.Column[Any]) -> dict[str, Any]:
+    def _blobs(self, connection: Connection, draft: Publication, column: sa.Column[Any]) -> dict[str, Any]:
         """A column of every file of a draft, by digest."""
         wanted = blobs.c.digest.in_([file.digest for file in draft.files])
         rows = connection.execute(sa.select(blobs.c.digest, column.label("value")).where(wanted))
         return {row.digest: row.value for row in rows}
 
-    def _data(self, connection: Connection, draft: Draft, path: str) -> bytes | None:
+    def _data(self, connection: Connection, draft: Publication, path: str) -> bytes | None:
         digest = next((file.digest for file in draft.files if file.path == path), None)
         if digest is None:
             return None
         return bytes(connection.execute(sa.select(blobs.c.data).where(blobs.c.digest == digest)).scalar_one())
 
-    def _archive_digest(self, connection: Connection, draft: Draft) -> Digest:
+    def _archive_digest(self, connection: Connection, draft: Publication) -> Digest:
         data = self._blobs(connection, draft, blobs.c.data)
         return digest_of(
             write_tar_gz(archive_file(file.path, bytes(data[file.digest])) for file in draft.files)
@@ -450,7 +450,7 @@ class Publishing:
         self,
         connection: Connection,
         skill: int,
-        draft: Draft,
+        draft: Publication,
         frontmatter: Mapping[str, object],
         text_terms: Mapping[str, int],
         signer: str,
@@ -481,7 +481,7 @@ class Publishing:
         self._count_files(connection, draft)
         return version
 
-    def _count_files(self, connection: Connection, draft: Draft) -> None:
+    def _count_files(self, connection: Connection, draft: Publication) -> None:
         """Count the files of a new version for its namespace, within the quota."""
         sizes: dict[str, int] = {file.digest: file.size for file in draft.files}
         own = sa.and_(
@@ -551,12 +551,12 @@ def _release(connection: Connection, namespace: str, digest: str, count: int) ->
         )
 
 
-def _require_files(connection: Connection, draft: Draft, by: str) -> None:
+def _require_files(connection: Connection, draft: Publication, by: str) -> None:
     if missing := _missing(connection, draft, by):
         raise refused("files-missing", f"{len(missing)} files were not sent", "send the files, then publish")
 
 
-def _missing(connection: Connection, draft: Draft, by: str) -> list[Digest]:
+def _missing(connection: Connection, draft: Publication, by: str) -> list[Digest]:
     """What neither the namespace has published nor this publisher sent. What others have does not count."""
     wanted = {file.digest for file in draft.files}
     published = sa.select(namespace_files.c.digest).where(

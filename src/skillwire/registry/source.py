@@ -16,8 +16,8 @@ import anyio.to_thread
 
 from skillwire.catalog import Query
 from skillwire.errors import SkillNotFound, SourceError
-from skillwire.registry.catalog import ChangeRow, StoreCatalog, View
-from skillwire.registry.drafts import parse_place, root_uri
+from skillwire.registry.publications import parse_skill_path, root_uri
+from skillwire.registry.queries import ChangeRow, SkillQueries, View
 from skillwire.registry.store import CHANNEL, Store
 from skillwire.skill import (
     SKILL_FILE,
@@ -60,7 +60,7 @@ class Feed:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._catalog = StoreCatalog(store, View())
+        self._catalog = SkillQueries(store, View())
         self._new = asyncio.Condition()
         self._reading = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -201,7 +201,7 @@ class StoreSource(PagedSource):
 
     def __init__(self, store: Store, view: View = EVERYTHING, *, feed: Feed | None = None) -> None:
         self._view = view
-        self._catalog = StoreCatalog(store, view)
+        self._catalog = SkillQueries(store, view)
         self._feed = feed or Feed(store)
         self._state = _State()
         self._seen = 0
@@ -252,7 +252,7 @@ class StoreSource(PagedSource):
         elif len(parts.segments) == 1 and parts.segments[0].startswith("@"):
             children = []  # All skills with one version number: they do not belong together.
         else:
-            root = parse_place(uri).root
+            root = parse_skill_path(uri).root
             try:
                 entry = await self.get_entry(child_uri(root, SKILL_FILE))
             except SkillNotFound:

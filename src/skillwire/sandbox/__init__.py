@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from skillwire.sandbox.bubblewrap import try_sandbox as try_sandbox
     from skillwire.sandbox.plan import Grant as Grant
     from skillwire.sandbox.plan import GrantKind as GrantKind
-    from skillwire.sandbox.plan import Outcome as Outcome
-    from skillwire.sandbox.plan import Plan as Plan
+    from skillwire.sandbox.plan import RunResult as RunResult
+    from skillwire.sandbox.plan import SandboxPlan as SandboxPlan
     from skillwire.sandbox.plan import parse_grant as parse_grant
     from skillwire.sandbox.plan import requested_grants as requested_grants
 
@@ -21,6 +21,6 @@ export(
     __name__,
     {
         "bubblewrap": "find_bubblewrap run try_sandbox",
-        "plan": "Grant GrantKind Outcome Plan parse_grant requested_grants",
+        "plan": "Grant GrantKind RunResult SandboxPlan parse_grant requested_grants",
     },
 )

@@ -41,8 +41,8 @@ from skillwire.sandbox.plan import (
     SYSTEM,
     Grant,
     GrantKind,
-    Outcome,
-    Plan,
+    RunResult,
+    SandboxPlan,
     forbidden_path,
 )
 from skillwire.sandbox.proxy import Proxy, listen_inside
@@ -123,13 +123,13 @@ def resolve_grant(grant: Grant, *, home: str, private: Sequence[str]) -> Grant:
 
 
 def run(
-    plan: Plan,
+    plan: SandboxPlan,
     files: Sequence[VerifiedFile] = (),
     *,
     stopped: threading.Event | None = None,
     any_address: bool = False,
     started: Callable[[Sequence[str]], None] | None = None,
-) -> Outcome:
+) -> RunResult:
     """Run a plan to its end; blocks. `stopped` ends it early. `started` is told the command."""
     program = find_bubblewrap()
     with ExitStack() as stack:
@@ -140,7 +140,7 @@ def run(
         return _Run(plan, program, stage, stack, stopped or threading.Event(), any_address, started).run()
 
 
-def unsafe_run_bare(plan: Plan, files: Sequence[VerifiedFile]) -> int:
+def unsafe_run_bare(plan: SandboxPlan, files: Sequence[VerifiedFile]) -> int:
     """Run a script as a process of this user, without any sandbox; gives its exit code."""
     stage = make_private("run")
     try:
@@ -164,7 +164,9 @@ def make_private(what: str) -> str:
 
 def try_sandbox(limits: Limits) -> str:
     """Run a program that does nothing in a sandbox, and say how limits hold here; raises what is wrong."""
-    plan = Plan(script="", interpreter=("/bin/sh", "-c", "exit 42"), system=system_folders(), limits=limits)
+    plan = SandboxPlan(
+        script="", interpreter=("/bin/sh", "-c", "exit 42"), system=system_folders(), limits=limits
+    )
     outcome = run(plan)
     if outcome.exit_code != 42:
         raise SandboxUnavailable(f"a program in the sandbox ended with {outcome.exit_code}: {outcome.stderr}")
@@ -177,7 +179,7 @@ class _Run:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SandboxPlan,
         program: str,
         stage: str,
         stack: ExitStack,
@@ -201,7 +203,7 @@ class _Run:
         folders = [grant.value for grant in plan.paths if grant.kind is GrantKind.WRITE]
         self.folders = {folder: _usage(folder) for folder in [*folders, *([plan.work] if plan.work else [])]}
 
-    def run(self) -> Outcome:
+    def run(self) -> RunResult:
         mounts = {grant: self._opened(_open_path(grant.value)) for grant in self.plan.paths}
         read_filter = self._pipe_with(filter_bytes(MACHINES[platform.machine()]))
         read_status, write_status = self._pipe()
@@ -283,7 +285,7 @@ class _Run:
             self.ended = self._memory_sentence()
         if found is None and not self.ended:
             raise self._unavailable(process)
-        return Outcome(
+        return RunResult(
             exit_code=int(found[1]) if found is not None else 128 + signal.SIGKILL,
             stdout=self._text("stdout"),
             stderr=self._text("stderr"),

@@ -20,7 +20,7 @@ _REMOVE_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ControlGroup:
     """One folder to make, the files to write in it, and the file that counts processes without memory."""
 
     folder: str
@@ -28,7 +28,7 @@ class Group:
     events: str
 
 
-def groups_for(own: str, limits: Limits, controllers: Sequence[str], name: str) -> list[Group]:
+def groups_for(own: str, limits: Limits, controllers: Sequence[str], name: str) -> list[ControlGroup]:
     """The folders for a run, from `/proc/self/cgroup` and what is passed on to a sibling. Pure.
 
     Empty if not all of memory and processes can be limited.
@@ -39,20 +39,20 @@ def groups_for(own: str, limits: Limits, controllers: Sequence[str], name: str) 
     if "memory" in paths and "pids" in paths:
         folders = {kind: f"{ROOT}/{kind}{paths[kind].rstrip('/')}/{name}" for kind in ("memory", "pids")}
         return [
-            Group(folders["memory"], {"memory.limit_in_bytes": memory}, "memory.oom_control"),
-            Group(folders["pids"], {"pids.max": processes}, ""),
+            ControlGroup(folders["memory"], {"memory.limit_in_bytes": memory}, "memory.oom_control"),
+            ControlGroup(folders["pids"], {"pids.max": processes}, ""),
         ]
     if {"memory", "pids"} <= set(controllers) and paths.get("", "/") != "/":
         folder = f"{ROOT}{os.path.dirname(paths['']).rstrip('/')}/{name}"
         files = {"memory.max": memory, "memory.swap.max": 0, "memory.oom.group": 1, "pids.max": processes}
-        return [Group(folder, files, "memory.events")]
+        return [ControlGroup(folder, files, "memory.events")]
     return []
 
 
 class Cgroup:
     """The folders of one run, until the block of `make` ends."""
 
-    def __init__(self, groups: Sequence[Group]) -> None:
+    def __init__(self, groups: Sequence[ControlGroup]) -> None:
         self._groups = groups
 
     @staticmethod
@@ -60,7 +60,7 @@ class Cgroup:
     def make(limits: Limits) -> Generator[Cgroup | None]:
         """A cgroup with these limits; `None` where none can be made."""
         name = f"skillwire-{os.getpid()}-{os.urandom(4).hex()}"
-        made: list[Group] = []
+        made: list[ControlGroup] = []
         try:
             try:
                 groups = groups_for(_read("/proc/self/cgroup"), limits, _passed_on(), name)

@@ -23,7 +23,7 @@ from skillwire.errors import FormatError, SourceError
 from skillwire.files import make_folder
 from skillwire.limits import MIB, Limits
 from skillwire.sandbox.bubblewrap import find_program, make_private, run, system_folders
-from skillwire.sandbox.plan import WORK, Grant, GrantKind, Plan
+from skillwire.sandbox.plan import WORK, Grant, GrantKind, SandboxPlan
 from skillwire.text import redact_url, safe_line
 
 _BLOCK: Final = re.compile(r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+)^# ///$")
@@ -105,7 +105,7 @@ def install(
     command, more = _installer(program)
     work = make_private("packages")
     try:
-        plan = Plan(
+        plan = SandboxPlan(
             script="",
             interpreter=(
                 *command,

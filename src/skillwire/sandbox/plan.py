@@ -210,7 +210,7 @@ def interpreter_for(script: str, data: bytes, chosen: str = "") -> tuple[str, ..
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SandboxPlan:
     """One run: everything that the sandbox is made of."""
 
     script: str
@@ -349,7 +349,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunResult:
     """How a run ended. The texts are the script's own: they are cleaned of escapes, and untrusted."""
 
     exit_code: int

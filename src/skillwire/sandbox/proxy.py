@@ -25,7 +25,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from skillwire.errors import SkillwireError
-from skillwire.net.addresses import Reach, parse_address, reach_of, reach_of_address
+from skillwire.net.addresses import Reachability, parse_address, reach_of, reach_of_address
 from skillwire.sandbox.plan import PROXY_PORT, split_host
 
 _HEAD_BYTES: Final = 64 * 1024
@@ -188,7 +188,7 @@ class Proxy:
             found = socket.getaddrinfo(str(literal or granted.strip("[]")), port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             raise Refused("502 Bad Gateway", f"{host} has no address") from None
-        least = Reach.MACHINE if self._any_address else reach_of(granted)
+        least = Reachability.MACHINE if self._any_address else reach_of(granted)
         problem = "cannot be reached"
         for family, kind, protocol, _, address in found:
             checked = parse_address(str(address[0]))

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from skillwire.server.http.frontend import HttpFrontend as HttpFrontend
     from skillwire.server.http.frontend import OperatorApp as OperatorApp
     from skillwire.server.http.frontend import Route as Route
+    from skillwire.server.http.frontend import ServiceStatus as ServiceStatus
     from skillwire.server.http.frontend import State as State
-    from skillwire.server.http.frontend import Status as Status
     from skillwire.server.http.pool import Endpoint as Endpoint
     from skillwire.server.http.pool import K as K
     from skillwire.server.http.pool import PoolFull as PoolFull
@@ -56,13 +56,15 @@ export(
         "attach": "SkillsExtension add_skills",
         "http.app": "McpEndpoint",
         "http.asgi": (
-            "Asgi Headers Message OpenRequest Receive Request Scope Send StoppableApp Telemetry parse_json"
+            "Asgi Headers Message OpenRequest Receive Request Scope Send StoppableApp Telemetry "
+            "parse_json"
         ),
-        "http.frontend": "Gauges HostNames HttpFrontend OperatorApp Route State Status",
+        "http.frontend": "Gauges HostNames HttpFrontend OperatorApp Route ServiceStatus State",
         "http.pool": "K V Endpoint PoolFull RunningView SharedPool ViewPool",
         "http.server": "Address HttpServer parse_address",
         "library": (
-            "DEFAULT_OPTIONS T Catalog IndexShape LegacyFeatures Page ServerOptions SkillLibrary ToolsMode"
+            "DEFAULT_OPTIONS T Catalog IndexShape LegacyFeatures Page ServerOptions SkillLibrary "
+            "ToolsMode"
         ),
     },
 )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from skillwire.skill.entries import NO_SIZE as NO_SIZE
     from skillwire.skill.entries import Dialect as Dialect
     from skillwire.skill.entries import Digest as Digest
-    from skillwire.skill.entries import Draft as Draft
+    from skillwire.skill.entries import DraftDetails as DraftDetails
     from skillwire.skill.entries import Dynamic as Dynamic
     from skillwire.skill.entries import SetDigest as SetDigest
     from skillwire.skill.entries import SkillEntry as SkillEntry
@@ -59,7 +59,7 @@ export(
     __name__,
     {
         "entries": (
-            "DYNAMIC NO_SIZE Dialect Digest Draft Dynamic SetDigest SkillEntry SkillResource "
+            "DYNAMIC NO_SIZE Dialect Digest DraftDetails Dynamic SetDigest SkillEntry SkillResource "
             "digest_of parse_digest parse_set_digest set_digest"
         ),
         "fields": "HostFields field_issues host_fields read_fields",

@@ -125,7 +125,7 @@ _SHORT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class DraftDetails:
     """What is special about an entry of an older dialect.
 
     `carried` are the frontmatter fields that were listed, the only ones that can be compared (VER-2); `None`
@@ -177,7 +177,7 @@ class SkillEntry:
     frontmatter: Mapping[str, JsonValue]
     resources: tuple[SkillResource, ...] | Literal[Dynamic.DYNAMIC]
     meta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    draft: Draft | None = None
+    draft: DraftDetails | None = None
 
     @property
     def dialect(self) -> Dialect:

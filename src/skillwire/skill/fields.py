@@ -16,7 +16,7 @@ from typing import Final
 from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import Dialect, Draft
+from skillwire.skill.entries import Dialect, DraftDetails
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
 from skillwire.skill.uris import SKILL_FILE, name_issues
 from skillwire.text import shown
@@ -128,12 +128,12 @@ def host_fields(frontmatter: Mapping[str, JsonValue]) -> HostFields:
 
 def local_fields(
     document: SkillDocument, directory: str, *, file: str
-) -> tuple[JsonObject, Draft | None, list[Issue]]:
+) -> tuple[JsonObject, DraftDetails | None, list[Issue]]:
     """The frontmatter of a skill in a user's own folder, completed like agents that read folders do.
 
     A missing or invalid name is replaced by the directory's; a missing description by the first line of the
-    body. Such an entry is not valid in the extension (ENT-1), so it has a `Draft` with the fields that are
-    really in the file; a server leaves the skill out instead.
+    body. Such an entry is not valid in the extension (ENT-1), so it has `DraftDetails` with the fields that
+    are really in the file; a server leaves the skill out instead.
     """
     fields = dict(document.frontmatter)
     issues: list[Issue] = []
@@ -169,7 +169,7 @@ def local_fields(
     if not issues:
         return fields, None, []
     written = frozenset(field for field, value in fields.items() if document.frontmatter.get(field) is value)
-    return fields, Draft(dialect=Dialect.MANIFEST, carried=written), issues
+    return fields, DraftDetails(dialect=Dialect.MANIFEST, carried=written), issues
 
 
 def read_fields(
@@ -179,7 +179,7 @@ def read_fields(
     strict: bool = False,
     local: bool = False,
     limits: Limits = DEFAULT_LIMITS,
-) -> tuple[JsonObject, Draft | None, list[Issue]]:
+) -> tuple[JsonObject, DraftDetails | None, list[Issue]]:
     """The frontmatter of a `SKILL.md`, how it was completed, and every issue of it; or a `FormatError`.
 
     The one place that decides which skills are accepted: `serve`, `publish` and `add` refuse what has an

@@ -49,23 +49,23 @@ _FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor example\b|\bsuch as\b|\bfor instance\
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class FileReference:
     """A relative path as written, and its line."""
 
     target: str
     line: int
 
 
-def find_references(body: str, first_line: int) -> list[Reference]:
+def find_references(body: str, first_line: int) -> list[FileReference]:
     """All relative references of a Markdown text, each target once.
 
     Links, images and link definitions count, and so do paths in `code` under scripts/, references/ and
     assets/. URLs, anchors, absolute paths, placeholders, examples in code and fenced code do not.
     """
-    found: dict[str, Reference] = {}
+    found: dict[str, FileReference] = {}
     for number, line in _prose(body, first_line):
         for target in _targets(line):
-            found.setdefault(target, Reference(target, number))
+            found.setdefault(target, FileReference(target, number))
     return list(found.values())
 
 
@@ -431,7 +431,7 @@ class _Linter:
                 message = f"this line is still that of the template: {line.strip()}"
                 self._advise("template", message, fix, self._document.body_line + number)
 
-    def _reference(self, reference: Reference) -> None:
+    def _reference(self, reference: FileReference) -> None:
         path = resolve(reference.target)
         target = shown(reference.target)
         if path is None:

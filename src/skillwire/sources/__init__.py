@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from skillwire.sources.function import MakerT as MakerT
     from skillwire.sources.packages import PackageSkills as PackageSkills
     from skillwire.sources.packages import packages_with_skills as packages_with_skills
-    from skillwire.sources.reference import Reference as Reference
     from skillwire.sources.reference import SourceKind as SourceKind
+    from skillwire.sources.reference import SourceReference as SourceReference
     from skillwire.sources.reference import parse_reference as parse_reference
 
 export(
@@ -48,6 +48,6 @@ export(
         "directory.source": "DirectorySource",
         "function": "FunctionSource MakerT",
         "packages": "PackageSkills packages_with_skills",
-        "reference": "Reference SourceKind parse_reference",
+        "reference": "SourceKind SourceReference parse_reference",
     },
 )

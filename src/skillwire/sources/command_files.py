@@ -21,7 +21,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     SKILL_FILE,
     Dialect,
-    Draft,
+    DraftDetails,
     SkillEntry,
     SkillResource,
     SkillUri,
@@ -170,7 +170,7 @@ def _entry(path: tuple[str, ...], data: bytes, limits: Limits) -> SkillEntry:
     if not isinstance(description, str):
         frontmatter["description"] = _first_line(data)
     # Its frontmatter is not compared with anything, because it is the user's own file.
-    draft = Draft(dialect=Dialect.MANIFEST, carried=frozenset())
+    draft = DraftDetails(dialect=Dialect.MANIFEST, carried=frozenset())
     resources = (SkillResource(uri, digest_of(data), len(data)),)
     return SkillEntry(uri, {**frontmatter, "name": path[-1]}, resources, {}, draft)
 

@@ -25,7 +25,7 @@ from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
 from skillwire.net import ArchiveFile
 from skillwire.skill import SKILL_FILE, belongs_to_skill, check_files, safe_path
 from skillwire.skill.uris import folders_of
-from skillwire.sources.reference import GIT_SCHEMES, Reference, is_commit
+from skillwire.sources.reference import GIT_SCHEMES, SourceReference, is_commit
 from skillwire.text import redact_url, shown
 
 # What ssh, TLS and proxies need. Git's own variables are not passed on.
@@ -82,7 +82,7 @@ class GitTree:
     skipped: tuple[str, ...] = ()
 
 
-def resolve_commit(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> str:
+def resolve_commit(reference: SourceReference, *, limits: Limits = DEFAULT_LIMITS) -> str:
     """The commit that a reference points to now, or `SourceError`. Only fetches refs."""
     if is_commit(reference.ref):
         return reference.ref
@@ -103,7 +103,7 @@ def resolve_commit(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> 
     )
 
 
-def fetch_tree(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> GitTree:
+def fetch_tree(reference: SourceReference, *, limits: Limits = DEFAULT_LIMITS) -> GitTree:
     """The files that a reference points to, with their commit."""
     commit = resolve_commit(reference, limits=limits)
     with _repository(reference, limits) as repository:
@@ -117,7 +117,7 @@ def fetch_tree(reference: Reference, *, limits: Limits = DEFAULT_LIMITS) -> GitT
         )
 
 
-def _fetch(reference: Reference, repository: Path, commit: str, limits: Limits) -> None:
+def _fetch(reference: SourceReference, repository: Path, commit: str, limits: Limits) -> None:
     options = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
     try:
         _remote(reference, repository, [*options, "--depth=1"], [commit], limits)
@@ -136,7 +136,11 @@ def _fetch(reference: Reference, repository: Path, commit: str, limits: Limits) 
 
 
 def _remote(
-    reference: Reference, repository: Path | None, words: Sequence[str], more: Sequence[str], limits: Limits
+    reference: SourceReference,
+    repository: Path | None,
+    words: Sequence[str],
+    more: Sequence[str],
+    limits: Limits,
 ) -> bytes:
     """The output of a `git` that talks to the repository's server, which may not send it elsewhere.
 
@@ -167,7 +171,7 @@ class _TreeFile(NamedTuple):
 
 
 def _files_of_skills(
-    reference: Reference, repository: Path, commit: str, limits: Limits
+    reference: SourceReference, repository: Path, commit: str, limits: Limits
 ) -> tuple[list[_TreeFile], tuple[str, ...]]:
     """The files inside skills, and the links among them; a repository may contain much else."""
     prefix = f"{reference.path}/" if reference.path else ""
@@ -206,7 +210,9 @@ def _files_of_skills(
     return files, tuple(links)
 
 
-def _tree(reference: Reference, repository: Path, commit: str, prefix: str, limits: Limits) -> list[bytes]:
+def _tree(
+    reference: SourceReference, repository: Path, commit: str, prefix: str, limits: Limits
+) -> list[bytes]:
     """The rows of a commit's tree as `git ls-tree` writes them, cut off at the limits while they arrive."""
     words = ["ls-tree", "-r", "-z", "--full-tree", "-l", commit, *(("--", prefix) if prefix else ())]
     rows: list[bytes] = []
@@ -226,7 +232,7 @@ def _tree(reference: Reference, repository: Path, commit: str, prefix: str, limi
 
 
 def _blobs(
-    reference: Reference, repository: Path, files: Sequence[_TreeFile], limits: Limits
+    reference: SourceReference, repository: Path, files: Sequence[_TreeFile], limits: Limits
 ) -> dict[str, bytes]:
     """The content of files by its object, each read once, with one `git cat-file`."""
     sizes = {file.blob: file.size for file in files}
@@ -243,14 +249,14 @@ def _blobs(
 
 
 @contextmanager
-def _repository(reference: Reference, limits: Limits) -> Generator[Path]:
+def _repository(reference: SourceReference, limits: Limits) -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="skillwire-git-") as folder:
         repository = Path(folder) / "repository"
         _git(reference, None, ["init", "--quiet", "--bare", "--template=", str(repository)], limits)
         yield repository
 
 
-def _git(reference: Reference, repository: Path | None, words: Sequence[str], limits: Limits) -> bytes:
+def _git(reference: SourceReference, repository: Path | None, words: Sequence[str], limits: Limits) -> bytes:
     """The output of a `git` that says little."""
     with _running(reference, repository, words, limits) as output:
         said = output.read(_MOST_SAID + 1)
@@ -261,7 +267,7 @@ def _git(reference: Reference, repository: Path | None, words: Sequence[str], li
 
 @contextmanager
 def _running(
-    reference: Reference,
+    reference: SourceReference,
     repository: Path | None,
     words: Sequence[str],
     limits: Limits,
@@ -400,7 +406,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _shown_place(reference: Reference) -> str:
+def _shown_place(reference: SourceReference) -> str:
     """A repository for a message: a path on this machine as it is, a URL without secrets."""
     place = reference.place
     return shown(place, 200) if place.startswith("file:///") else redact_url(place)
@@ -409,7 +415,7 @@ def _shown_place(reference: Reference) -> str:
 _NO_PASSWORD: Final = ("could not read Username", "could not read Password", "Authentication failed")
 
 
-def _last_words(text: str, reference: Reference) -> str:
+def _last_words(text: str, reference: SourceReference) -> str:
     if any(words in text for words in _NO_PASSWORD):
         return "a password is missing or not accepted: put the name and the password into ~/.netrc"
     said = text.replace(reference.place, _shown_place(reference))

@@ -78,14 +78,14 @@ class DialectOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class ResourceRequests:
     """The requests that are needed: a page of resources, and the bytes of one by the server's spelling."""
 
     page: Callable[[str | None], Awaitable[object]]
     read: Callable[[str], Awaitable[bytes]]
 
 
-async def list_legacy(asker: Asker, *, bare_scan: bool, limits: Limits) -> LegacyListing:
+async def list_legacy(asker: ResourceRequests, *, bare_scan: bool, limits: Limits) -> LegacyListing:
     """The skills of a server in the newest dialect that it supports."""
     found, issues = await _index(asker, limits)
     has_index = found is not None or bool(issues)
@@ -130,7 +130,7 @@ def _left_alone(resources: Sequence[ListedResource]) -> Iterable[Issue]:
         yield left_out("resources", message, "set bare_scan = true for this server to use them")
 
 
-async def _index(asker: Asker, limits: Limits) -> tuple[LegacyListing | None, tuple[Issue, ...]]:
+async def _index(asker: ResourceRequests, limits: Limits) -> tuple[LegacyListing | None, tuple[Issue, ...]]:
     try:
         return parse_index(await asker.read(INDEX_URI), limits=limits), ()
     except (RequestRefused, SkillNotFound):
@@ -141,7 +141,7 @@ async def _index(asker: Asker, limits: Limits) -> tuple[LegacyListing | None, tu
         return None, (left_out(INDEX_URI, reason(error), error.issues[0].fix),)
 
 
-async def all_resources(asker: Asker, limits: Limits) -> list[ListedResource]:
+async def all_resources(asker: ResourceRequests, limits: Limits) -> list[ListedResource]:
     """All resources of `resources/list`, over all pages."""
     resources: list[ListedResource] = []
     cursor: str | None = None
@@ -158,7 +158,7 @@ async def all_resources(asker: Asker, limits: Limits) -> list[ListedResource]:
             raise LimitExceeded("its list of resources has no end: it is cut off")
 
 
-async def _with_manifests(asker: Asker, manifests: dict[str, ListedResource]) -> LegacyListing:
+async def _with_manifests(asker: ResourceRequests, manifests: dict[str, ListedResource]) -> LegacyListing:
     """Every skill with its manifest, a few at a time. A bad manifest only affects its own skill."""
     entries: dict[SkillUri, SkillEntry] = {}
     issues: list[Issue] = []

@@ -26,7 +26,7 @@ from skillwire.skill import (
     DYNAMIC,
     NO_SIZE,
     Dialect,
-    Draft,
+    DraftDetails,
     SkillEntry,
     SkillUri,
     is_inside,
@@ -39,11 +39,11 @@ from skillwire.sources.base import Change, DirectoryChild, Problem, Read, Source
 from skillwire.sources.listing import (
     METHOD_NOT_FOUND,
     ArrivingListing,
-    Asker,
     DialectOptions,
     Listing,
     PageMemory,
     Peer,
+    ResourceRequests,
     all_resources,
     confirm_mentioned,
     is_last_page,
@@ -155,7 +155,7 @@ def peeked(entry: SkillEntry, data: bytes, *, limits: Limits) -> SkillEntry:
 def unlisted_entry(uri: SkillUri, data: bytes, *, limits: Limits) -> SkillEntry:
     """An entry for a skill that is in no index, from its own frontmatter, or a `FormatError`."""
     found = parse_skill_md(data, file=shown_uri(uri), limits=limits).frontmatter
-    draft = Draft(dialect=Dialect.BARE_SCAN, confirmed=False, spelling=uri)
+    draft = DraftDetails(dialect=Dialect.BARE_SCAN, confirmed=False, spelling=uri)
     return SkillEntry(uri, found, DYNAMIC, {}, draft)
 
 
@@ -468,8 +468,8 @@ class McpSource(Source):
             seconds,
         )
 
-    def _asker(self) -> Asker:
-        return Asker(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
+    def _asker(self) -> ResourceRequests:
+        return ResourceRequests(page=self._resource_page, read=lambda uri: self._read(parse_uri(uri), uri))
 
     def _set_resources(self, resources: tuple[ListedResource, ...]) -> None:
         files: set[SkillUri] = set()

@@ -1,4 +1,4 @@
-"""Reference: a source of skills as a user names it, parsed. Opens nothing.
+"""SourceReference: a source of skills as a user names it, parsed. Opens nothing.
 
 docs/release-notes               a skill of a configured MCP server, by its handle; `docs` alone is all
 https://example.org              the skills that a site lists under /.well-known/agent-skills/
@@ -69,7 +69,7 @@ class SourceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class SourceReference:
     """One place, as the user named it."""
 
     kind: SourceKind
@@ -83,7 +83,7 @@ class Reference:
     """A folder of a repository, or the name of one skill of a server."""
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> SourceReference:
     """The source that a text names, or a `FormatError` that says how to write it."""
     given = text.strip()
     if not given or any(char < " " or char == "\x7f" for char in given):
@@ -99,14 +99,14 @@ def parse_reference(text: str) -> Reference:
         raise _refused(text, "the scheme is not known")
     if given.startswith((".", "/", "~", "\\")) or re.match(r"[A-Za-z]:[\\/]", given):
         kind = SourceKind.ARCHIVE if given.lower().endswith(_ARCHIVES) else SourceKind.FOLDER
-        return Reference(kind=kind, text=given, place=given)
+        return SourceReference(kind=kind, text=given, place=given)
     label, _, name = given.partition("/")
     if not _LABEL.fullmatch(label):
         raise _refused(text, "it does not begin with the name of a server")
-    return Reference(kind=SourceKind.MCP, text=given, place=label, path=name)
+    return SourceReference(kind=SourceKind.MCP, text=given, place=label, path=name)
 
 
-def repository_at(text: str, host: str = DEFAULT_HOST) -> Reference | None:
+def repository_at(text: str, host: str = DEFAULT_HOST) -> SourceReference | None:
     """The repository that `OWNER/NAME`, `OWNER/NAME/PATH` or `OWNER/NAME@REF` means on a host; `None` if the
     text has another form. Its own text is the whole address: a lock means the same everywhere.
 
@@ -131,7 +131,7 @@ def is_commit(ref: str) -> bool:
     return _COMMIT.fullmatch(ref) is not None
 
 
-def _git(text: str) -> Reference:
+def _git(text: str) -> SourceReference:
     url, _, fragment = text.removeprefix("git+").partition("#")
     ref, _, path = fragment.partition(":")
     parts = urlsplit(url)
@@ -147,10 +147,10 @@ def _git(text: str) -> Reference:
     plain = path.strip("/")
     if (plain and any(segment in ("", ".", "..") for segment in plain.split("/"))) or "\\" in path:
         raise _refused(text, "the path after : leaves the repository")
-    return Reference(kind=SourceKind.GIT, text=text, place=url, ref=ref, path=plain)
+    return SourceReference(kind=SourceKind.GIT, text=text, place=url, ref=ref, path=plain)
 
 
-def _hosted(text: str) -> Reference | None:
+def _hosted(text: str) -> SourceReference | None:
     """The repository, or the folder of one, that an address of a hosting service shows in a browser."""
     parts = urlsplit(text)
     marks = _HOSTING.get(parts.netloc.lower().removeprefix("www."))
@@ -172,7 +172,7 @@ def _hosted(text: str) -> Reference | None:
     raise _refused(text, f"it is a page of {parts.netloc}; write git+{url}#REF:PATH")
 
 
-def _site(text: str) -> Reference:
+def _site(text: str) -> SourceReference:
     parts = urlsplit(text)
     try:
         host, port = parts.hostname, parts.port
@@ -183,7 +183,7 @@ def _site(text: str) -> Reference:
     if not host or (port is not None and port == 0) or parts.query:
         raise _refused(text, "it is not the URL of a site")
     path = parts.path
-    return Reference(
+    return SourceReference(
         kind=SourceKind.SITE,
         text=text,
         place=parts._replace(fragment="", path=path.rstrip("/")).geturl(),

@@ -33,7 +33,7 @@ from skillwire.skill import (
 )
 from skillwire.sources.base import Change, Problem, Read, Source, changes_between
 from skillwire.sources.git import fetch_tree
-from skillwire.sources.reference import Reference, SourceKind, parse_reference
+from skillwire.sources.reference import SourceKind, SourceReference, parse_reference
 from skillwire.sources.wellknown import fetch_site
 from skillwire.text import shown
 from skillwire.trust import check_entry
@@ -94,7 +94,7 @@ class RemoteSource(Source):
     @classmethod
     def from_reference(
         cls,
-        reference: Reference,
+        reference: SourceReference,
         *,
         prefix: Sequence[str] = (),
         interval: float = REFRESH_SECONDS,
@@ -268,7 +268,7 @@ class RemoteSource(Source):
             return None
 
 
-def remote_reference(text: str) -> tuple[tuple[str, ...], Reference] | None:
+def remote_reference(text: str) -> tuple[tuple[str, ...], SourceReference] | None:
     """A remote source from `git+URL` or `https://SITE`, optionally with `PREFIX=`."""
     prefix: tuple[str, ...] = ()
     before, equals, after = text.partition("=")

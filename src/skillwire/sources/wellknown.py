@@ -20,9 +20,9 @@ from skillwire.issues import Issue
 from skillwire.json_types import is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, check_target, is_archive, read_archive
-from skillwire.net.addresses import Reach, is_same_host, reach_of
+from skillwire.net.addresses import Reachability, is_same_host, reach_of
 from skillwire.skill import Digest, digest_of, name_issues, parse_digest, safe_path, set_digest
-from skillwire.sources.reference import Reference
+from skillwire.sources.reference import SourceReference
 from skillwire.text import redact_url, shown
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def parse_site_index(
 
 
 async def fetch_index(
-    reference: Reference,
+    reference: SourceReference,
     *,
     token: str = "",
     limits: Limits = DEFAULT_LIMITS,
@@ -140,7 +140,7 @@ async def fetch_index(
 
 
 async def fetch_site(
-    reference: Reference,
+    reference: SourceReference,
     *,
     names: Iterable[str] | None = None,
     token: str = "",
@@ -202,7 +202,7 @@ async def fetch_artifact(
 
 
 async def _find_index(
-    http: httpx2.AsyncClient, reference: Reference, limits: Limits, names: Iterable[str] | None = None
+    http: httpx2.AsyncClient, reference: SourceReference, limits: Limits, names: Iterable[str] | None = None
 ) -> tuple[str, SiteIndex]:
     from skillwire.net.http import StatusError, fetch
 
@@ -280,7 +280,7 @@ async def _opened(
     client: httpx2.AsyncClient | None,
     limits: Limits,
     *,
-    reach: Reach | None = None,
+    reach: Reachability | None = None,
     site: str = "",
     token: str = "",
 ) -> AsyncGenerator[httpx2.AsyncClient]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
-    from skillwire.trust.admission import Act as Act
+    from skillwire.trust.admission import AdmissionRequest as AdmissionRequest
     from skillwire.trust.admission import Allowed as Allowed
     from skillwire.trust.admission import Ask as Ask
-    from skillwire.trust.admission import Candidate as Candidate
     from skillwire.trust.admission import Decision as Decision
     from skillwire.trust.admission import Denied as Denied
+    from skillwire.trust.admission import Purpose as Purpose
     from skillwire.trust.admission import admit as admit
     from skillwire.trust.admission import is_outdated as is_outdated
     from skillwire.trust.admission import missing_publisher as missing_publisher
@@ -73,11 +73,12 @@ export(
     __name__,
     {
         "admission": (
-            "Act Allowed Ask Candidate Decision Denied admit is_outdated missing_publisher require"
+            "AdmissionRequest Allowed Ask Decision Denied Purpose admit is_outdated missing_publisher "
+            "require"
         ),
         "approval": (
-            "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind FileChange Grants Reason "
-            "ResourceSet approve difference resource_set seen_digest seen_set shown_digest"
+            "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind FileChange Grants Reason ResourceSet "
+            "approve difference resource_set seen_digest seen_set shown_digest"
         ),
         "fence": "Fenced HiddenText Hiding find_hidden_text",
         "guards": "Execution HeldSkill looks_like_uri may_execute requested_tools",

@@ -22,7 +22,7 @@ count for that: who signed a skill is not known before something of it is fetche
 11. Approval mode `pinned`: skills that are not approved are refused without asking.
 12. Otherwise the user is asked, and shown what changed since the last approval (SEC-5, SEC-6).
 
-Pure: the caller collects the facts in a `Candidate`, and acts on the decision.
+Pure: the caller collects the facts in a `AdmissionRequest`, and acts on the decision.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from skillwire.trust.origin import Origin
 from skillwire.trust.signatures import SignatureVerdict, signer_change, signer_text
 
 
-class Act(StrEnum):
+class Purpose(StrEnum):
     """What the skill is admitted for."""
 
     LIST = "list"
@@ -64,7 +64,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class AdmissionRequest:
     """A skill, and everything that its admission depends on. By default, there is no decision about it."""
 
     origin: Origin
@@ -137,7 +137,7 @@ class Denied:
 Decision: TypeAlias = Allowed | Ask | Denied
 
 
-def admit(skill: Candidate, act: Act) -> Decision:
+def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
     """Decide whether a skill may be listed, or loaded with its current entry. The steps are numbered as
     above.
     """
@@ -155,10 +155,10 @@ def admit(skill: Candidate, act: Act) -> Decision:
     # 4. Disabled.
     if skill.disabled:
         return Denied(skill.approval_mode, Reason.DENIED, message="is disabled: enable it to use it")
-    if act is Act.LIST:
+    if act is Purpose.LIST:
         return Allowed()
     # 5. Publisher.
-    if act is Act.LOAD and (missing := missing_publisher(skill)):
+    if act is Purpose.LOAD and (missing := missing_publisher(skill)):
         return Denied(skill.approval_mode, Reason.DENIED, message=missing)
     covering = _covering(skill)
     # 6. Own files. S3: they need no approval; grants come from one.
@@ -175,7 +175,7 @@ def admit(skill: Candidate, act: Act) -> Decision:
         return Denied(
             skill.approval_mode, Reason.DENIED, message="was declined by you: approve it to change that"
         )
-    if act is Act.OFFER:
+    if act is Purpose.OFFER:
         return Allowed()
     # 10. Approval mode `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
     if skill.approval_mode is ApprovalMode.ALWAYS and not skill.nested and not skill.signer_change:
@@ -211,7 +211,7 @@ def is_outdated(approval: Approval | None, origin: Origin, entry: SkillEntry) ->
     return coverage(approval, origin, entry) is Coverage.OTHER
 
 
-def _covering(skill: Candidate) -> Approval | None:
+def _covering(skill: AdmissionRequest) -> Approval | None:
     """The approval of exactly these files; that of this session comes first."""
     for approval in (skill.session, skill.approval):
         if coverage(approval, skill.origin, skill.entry, skill.seen) is Coverage.EQUAL:
@@ -219,7 +219,7 @@ def _covering(skill: Candidate) -> Approval | None:
     return None
 
 
-def _objection(skill: Candidate) -> tuple[Reason, tuple[FileChange, ...]]:
+def _objection(skill: AdmissionRequest) -> tuple[Reason, tuple[FileChange, ...]]:
     if skill.entry.is_dynamic:
         return Reason.UNBINDABLE, ()
     now = resource_set(skill.entry)
@@ -234,7 +234,7 @@ def _objection(skill: Candidate) -> tuple[Reason, tuple[FileChange, ...]]:
     return Reason.NEW, ()
 
 
-def missing_publisher(skill: Candidate) -> str:
+def missing_publisher(skill: AdmissionRequest) -> str:
     """Which required publisher did not sign the skill, and why; empty if all signed exactly its files."""
     for name in skill.require:
         verdict = skill.signature

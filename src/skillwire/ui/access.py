@@ -1,4 +1,4 @@
-"""Access: who may use the review page, and what a request of theirs names.
+"""PageAccess: who may use the review page, and what a request of theirs names.
 
 One link opens the page once. After that a cookie does, and a token in each form. Browsers send a cookie to
 every port of a machine, so each session has a random path, to which its cookie is bound: a server on another
@@ -62,7 +62,7 @@ class OneSkill:
 
 
 @dataclass(slots=True)
-class Session:
+class BrowserSession:
     """One browser with access."""
 
     root: str
@@ -70,7 +70,7 @@ class Session:
     form_token: str
     """What its forms carry, so that no other site can send one in its name."""
     used_at: float
-    """When it was last used, by the clock of `Access`. It ends when it was not used for
+    """When it was last used, by the clock of `PageAccess`. It ends when it was not used for
     `SESSION_SECONDS`."""
     only: OneSkill | None = None
     """The one skill that it may see; `None` for everything."""
@@ -89,7 +89,7 @@ class Session:
 
 
 @dataclass(slots=True)
-class Access:
+class PageAccess:
     """The links and sessions of one running page. Secrets are kept as digests."""
 
     hosts: frozenset[str]
@@ -100,12 +100,12 @@ class Access:
     _links: dict[bytes, tuple[float, OneSkill | None]] = field(
         default_factory=dict[bytes, "tuple[float, OneSkill | None]"]
     )
-    _sessions: dict[bytes, Session] = field(default_factory=dict[bytes, Session])
+    _sessions: dict[bytes, BrowserSession] = field(default_factory=dict[bytes, BrowserSession])
 
     @classmethod
     def for_server(
         cls, names: Iterable[str], port: int, *, clock: Callable[[], float], tokens: Callers | None = None
-    ) -> Access:
+    ) -> PageAccess:
         """Access to a server that is known by these names, on one port."""
         known = [name.lower() for name in names]
         # A proxy in front of it may leave out the port.
@@ -126,7 +126,7 @@ class Access:
         self._links[_digest(token)] = (now + LINK_SECONDS, only)
         return token
 
-    def open_session(self, token: str, *, is_link: bool) -> tuple[str, Session] | None:
+    def open_session(self, token: str, *, is_link: bool) -> tuple[str, BrowserSession] | None:
         """A new session and its cookie, for the token of a link, which is used up, or for one of `tokens`.
 
         `None` for anything else.
@@ -144,7 +144,7 @@ class Access:
             oldest = min(self._sessions, key=lambda key: self._sessions[key].used_at)
             del self._sessions[oldest]
         cookie = secrets.token_urlsafe(32)
-        session = Session(
+        session = BrowserSession(
             root=f"/{secrets.token_urlsafe(_ROOT_BYTES)}",
             form_token=secrets.token_urlsafe(32),
             used_at=self.clock(),
@@ -153,7 +153,7 @@ class Access:
         self._sessions[_digest(cookie)] = session
         return cookie, session
 
-    def session(self, cookie: str, root: str) -> Session | None:
+    def session(self, cookie: str, root: str) -> BrowserSession | None:
         """The session of a cookie, at its own path, unless it was not used for twelve hours."""
         found = self._sessions.get(_digest(cookie)) if cookie else None
         if found is None or self.clock() - found.used_at > SESSION_SECONDS:
@@ -175,7 +175,7 @@ class Access:
         )
 
 
-def is_form_token(session: Session, given: str) -> bool:
+def is_form_token(session: BrowserSession, given: str) -> bool:
     """Whether a form carries the token of its session."""
     return hmac.compare_digest(session.form_token.encode(), given.encode("utf-8", "replace"))
 
@@ -207,7 +207,7 @@ class Visit:
     """A request with its session. Its values are text of a browser: nothing in them has been checked."""
 
     request: Request
-    session: Session
+    session: BrowserSession
     nonce: str
     revision: int
     """The last change before the request: what is shown may be older than what happened since."""

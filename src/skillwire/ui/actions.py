@@ -1,4 +1,4 @@
-"""Actions: what the forms do. Each goes through the same calls as the command line."""
+"""ReviewActions: what the forms do. Each goes through the same calls as the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skillwire.words import counted
 
 if TYPE_CHECKING:
     from skillwire.host import SkillHost
-    from skillwire.install import Report
+    from skillwire.install import InstallReport
     from skillwire.ui.access import Visit
     from skillwire.ui.installed import InstalledSkills
     from skillwire.ui.overview import Overview
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOW: Final = "on the review page"
 
 
-class Actions:
+class ReviewActions:
     """The decisions of a person about the skills of one host."""
 
     def __init__(self, host: SkillHost, overview: Overview, live: Live, installed: InstalledSkills) -> None:
@@ -146,7 +146,7 @@ def _grants(visit: Visit) -> Grants:
     )
 
 
-def _report_notice(report: Report) -> Notice:
+def _report_notice(report: InstallReport) -> Notice:
     """What happened to installed skills, in one line."""
     parts = [
         f"{words}: {', '.join(names)}."

@@ -36,9 +36,9 @@ from starlette.routing import Route
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
 from skillwire.server import Asgi, Receive, Scope, Send, StoppableApp
 from skillwire.ui.access import (
-    Access,
     Notice,
     OneSkill,
+    PageAccess,
     Visit,
     as_number,
     content_policy,
@@ -46,7 +46,7 @@ from skillwire.ui.access import (
     local_path,
     root_of,
 )
-from skillwire.ui.actions import Actions
+from skillwire.ui.actions import ReviewActions
 from skillwire.ui.installed import InstalledSkills
 from skillwire.ui.items import address
 from skillwire.ui.overview import Overview
@@ -101,7 +101,7 @@ class ReviewApp:
         """
         self._names = tuple(names)
         self._base = base_url.rstrip("/") or f"http://{self._names[0]}:{port}"
-        self._access = Access.for_server(self._names, port, clock=time.monotonic, tokens=tokens)
+        self._access = PageAccess.for_server(self._names, port, clock=time.monotonic, tokens=tokens)
         if base_url:
             self._access.hosts |= {urlsplit(base_url).netloc.lower()}
         self._cookie = f"skillwire-{port}"
@@ -112,7 +112,7 @@ class ReviewApp:
         layout = Layout(self._templates, self._overview, has_audit=audit_log is not None, hidden=hidden)
         pages = Pages(host, self._overview, installed, layout)
         status = StatusPages(host, self._overview, installed, layout, audit_log=audit_log)
-        actions = Actions(host, self._overview, self._live, installed)
+        actions = ReviewActions(host, self._overview, self._live, installed)
         shown: dict[str, Handler] = {
             "/": pages.inbox,
             "/skills": pages.skills,

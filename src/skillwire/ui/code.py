@@ -291,7 +291,7 @@ class RowKind(StrEnum):
         return self in (RowKind.SAME, RowKind.GAP)
 
 
-class Line(NamedTuple):
+class CodeLine(NamedTuple):
     """A line of one side. Numbers count from 1."""
 
     number: int
@@ -303,8 +303,8 @@ class Row:
     """A line on both sides; `None` on the side that does not have it, and on both sides of a gap."""
 
     kind: RowKind
-    old: Line | None = None
-    new: Line | None = None
+    old: CodeLine | None = None
+    new: CodeLine | None = None
     skipped: int = 0
     """How many lines a gap leaves out."""
 
@@ -361,11 +361,11 @@ def unified(rows: Sequence[Row]) -> Iterator[Row]:
     yield from flush()
 
 
-def _numbered(lines: Iterable[str]) -> list[Line]:
-    return [Line(number, text) for number, text in enumerate(lines, start=1)]
+def _numbered(lines: Iterable[str]) -> list[CodeLine]:
+    return [CodeLine(number, text) for number, text in enumerate(lines, start=1)]
 
 
-def _changed(before: list[Line], after: list[Line]) -> Iterator[Row]:
+def _changed(before: list[CodeLine], after: list[CodeLine]) -> Iterator[Row]:
     for old, new in zip_longest(before, after):
         kind = RowKind.ADDED if old is None else RowKind.REMOVED if new is None else RowKind.CHANGED
         yield Row(kind, old, new)

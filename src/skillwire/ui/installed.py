@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.host import FileComparison
-from skillwire.install import Act, Freshness, Tree, tree_differences
+from skillwire.install import Freshness, StepKind, Tree, tree_differences
 from skillwire.install.state import acceptance_key
 from skillwire.skill import SkillUri
 from skillwire.trust import ChangeKind, Grants, signer_change, signer_words
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from skillwire.install import (
         Candidate,
         Installer,
+        InstallReport,
         InstallState,
         LockedFile,
         LockedSkill,
         Plan,
-        Report,
         Version,
     )
 
 Installers: TypeAlias = Mapping[str, Callable[[], "Installer"]]
 """What makes the installer of each scope: `project` and `user`."""
 Result = TypeVar("Result")
-_TONES: Final = {Act.CURRENT: "ok", Act.EDITED: "bad", Act.FOREIGN: "bad"}
+_TONES: Final = {StepKind.CURRENT: "ok", StepKind.EDITED: "bad", StepKind.FOREIGN: "bad"}
 _FRESH_TONES: Final = {Freshness.CURRENT: "ok", Freshness.OUTDATED: "wait"}
 
 
@@ -47,16 +47,18 @@ class InstalledSkill:
     """One pinned skill, and its state on disk and at its source."""
 
     skill: LockedSkill
-    acts: frozenset[Act]
+    acts: frozenset[StepKind]
     places: tuple[Path, ...]
     versions: tuple[Version, ...]
     freshness: Freshness | None = None
     detail: str = ""
 
     @property
-    def act(self) -> Act:
+    def act(self) -> StepKind:
         """Everything that differs from what is pinned."""
-        return next((act for act in Act if act in self.acts and act is not Act.CURRENT), Act.CURRENT)
+        return next(
+            (act for act in StepKind if act in self.acts and act is not StepKind.CURRENT), StepKind.CURRENT
+        )
 
     @property
     def tone(self) -> str:
@@ -171,10 +173,10 @@ class InstalledSkills:
 
         return await self._run(scope, action)
 
-    async def update(self, scope: str, name: str, digest: str, given: Grants) -> Report:
+    async def update(self, scope: str, name: str, digest: str, given: Grants) -> InstallReport:
         """Install a version, if the source still has the one that was shown."""
 
-        async def action(tool: Installer) -> Report:
+        async def action(tool: Installer) -> InstallReport:
             proposal = await tool.propose_updates([name])
             for failure in proposal.failures:
                 raise failure.error
@@ -189,21 +191,21 @@ class InstalledSkills:
         self._checks.pop((scope, name), None)
         return report
 
-    async def roll_back(self, scope: str, name: str, digest: str) -> Report:
+    async def roll_back(self, scope: str, name: str, digest: str) -> InstallReport:
         """Restore an earlier version: it was approved when it was installed."""
 
-        async def action(tool: Installer) -> Report:
+        async def action(tool: Installer) -> InstallReport:
             return await tool.rollback(name, digest)
 
         report = await self._run(scope, action)
         self._checks.pop((scope, name), None)
         return report
 
-    async def sync(self, scope: str, accepted: Iterable[str]) -> Report:
+    async def sync(self, scope: str, accepted: Iterable[str]) -> InstallReport:
         """Make the folders match the lock; of what was not approved yet, only what these keys name."""
         keys = frozenset(accepted)
 
-        async def action(tool: Installer) -> Report:
+        async def action(tool: Installer) -> InstallReport:
             _, state, made = tool.compare()
             agreed = [skill for skill in tool.unaccepted(state, made) if acceptance_key(skill) in keys]
             return await tool.sync(accept=agreed)

@@ -42,7 +42,7 @@ class ChangedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
+class FileItem:
     """A file of a skill."""
 
     path: str
@@ -204,16 +204,16 @@ class SkillItem:
         return tuple(file.path for file in self.files if is_script(file.real_path, b""))
 
     @cached_property
-    def files(self) -> tuple[ListedFile, ...]:
+    def files(self) -> tuple[FileItem, ...]:
         entry = self.review.skill.entry
         if entry.resources is DYNAMIC:
             return ()
         root = skill_root(entry.uri)
-        listed: list[ListedFile] = []
+        listed: list[FileItem] = []
         for resource in entry.resources:
             path = "/".join(path_below(resource.uri, root))
             size = "" if resource.size == NO_SIZE else human_size(resource.size)
-            listed.append(ListedFile(shown_path(path), path, size, max(resource.size, 0), resource.digest))
+            listed.append(FileItem(shown_path(path), path, size, max(resource.size, 0), resource.digest))
         return tuple(sorted(listed, key=lambda file: (file.real_path != "SKILL.md", file.real_path)))
 
     @property
@@ -257,7 +257,7 @@ def address(path: str, query: Mapping[str, str | int]) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-class Address:
+class PageLinks:
     """The addresses of one page that differ in one value."""
 
     def __init__(self, path: str, query: Mapping[str, str | int], name: str = "page") -> None:
@@ -282,7 +282,7 @@ class Leaf:
     name: str
     """Cleaned, for display. Below the deepest folder that is shown it is the rest of the path, with its
     slashes."""
-    file: ListedFile
+    file: FileItem
     is_current: bool
     """Whether it is the file that is open on the page."""
 
@@ -299,7 +299,7 @@ class Folder:
 
 
 def file_tree(
-    files: Sequence[ListedFile], shown: Iterable[ListedFile], current: str
+    files: Sequence[FileItem], shown: Iterable[FileItem], current: str
 ) -> tuple[Folder | Leaf, ...]:
     """The tree of the files that are shown, of all `files` of a skill.
 

@@ -21,7 +21,7 @@ from skillwire.ui.items import SkillItem
 from skillwire.words import counted
 
 if TYPE_CHECKING:
-    from skillwire.catalog import RegisteredSkill
+    from skillwire.catalog import HostSkill
     from skillwire.host import SkillHost
 
 Item = TypeVar("Item")
@@ -44,7 +44,7 @@ _ORDER: Final = {State.CHANGED: 0, State.NOT_APPROVED: 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[Item]):
+class ItemPage(Generic[Item]):
     """Some of many items."""
 
     rows: Sequence[Item]
@@ -53,11 +53,11 @@ class Page(Generic[Item]):
     total: int
 
 
-def paged(items: Sequence[Item], number: int, size: int) -> Page[Item]:
+def paged(items: Sequence[Item], number: int, size: int) -> ItemPage[Item]:
     """One page of items; the nearest one when there is no such page."""
     count = max(-(-len(items) // size), 1)
     number = min(max(number, 1), count)
-    return Page(items[(number - 1) * size : number * size], number, count, len(items))
+    return ItemPage(items[(number - 1) * size : number * size], number, count, len(items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Overview:
 
     def __init__(self, host: SkillHost) -> None:
         self._host = host
-        self._skills: tuple[RegisteredSkill, ...] | None = None
+        self._skills: tuple[HostSkill, ...] | None = None
         self._revisions = (-1, -1)
         self._reviews: tuple[SkillReview, ...] = ()
         self._signers: tuple[object, int, list[str]] = (None, 0, [])

@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from skillwire.consent import State
 from skillwire.errors import SkillNotFound, SkillwireError
-from skillwire.host import Status
+from skillwire.host import ConnectionStatus
 from skillwire.install import LockedFile
 from skillwire.install.state import acceptance_key
 from skillwire.json_types import is_object
 from skillwire.skill import SKILL_FILE, parse_digest
 from skillwire.text import safe_line
 from skillwire.ui.code import LINE_CHARS, Part, reveal, show_comparison, show_text
-from skillwire.ui.items import Address, SkillItem, address, file_tree
+from skillwire.ui.items import PageLinks, SkillItem, address, file_tree
 from skillwire.ui.overview import Filter, paged
 from skillwire.ui.rendering import MOST_CHARS, render_markdown
 from skillwire.words import human_size
@@ -86,8 +86,8 @@ class Pages:
             origins=self._overview.waiting_by_origin(),
             chosen=chosen,
             not_yet=self._overview.not_yet_waiting(),
-            origin_href=Address("/", {}, "from"),
-            page_href=Address("/", {"from": chosen}),
+            origin_href=PageLinks("/", {}, "from"),
+            page_href=PageLinks("/", {"from": chosen}),
         )
 
     async def skills(self, visit: Visit) -> Response:
@@ -108,7 +108,7 @@ class Pages:
             origins=self._overview.origins(),
             states=[(state.value, state.value) for state in self._overview.states()],
             signers=self._overview.signers(),
-            page_href=Address(
+            page_href=PageLinks(
                 "/skills",
                 {
                     "q": wanted.query,
@@ -150,8 +150,8 @@ class Pages:
             ],
             files=files,
             tree=file_tree(item.files, files.rows, path),
-            files_href=Address("/skill", {**item.key, "file": path}, "files"),
-            part_href=Address("/skill", {**item.key, "file": path}, "line"),
+            files_href=PageLinks("/skill", {**item.key, "file": path}, "files"),
+            part_href=PageLinks("/skill", {**item.key, "file": path}, "line"),
             column_href=address(
                 "/skill", {**item.key, "file": path, "line": line, "column": column + LINE_CHARS}
             ),
@@ -200,7 +200,7 @@ class Pages:
             versions=versions,
             chosen=chosen,
             compared_words=dict(versions).get(chosen, "that version"),
-            view_href=Address("/diff", query, "view"),
+            view_href=PageLinks("/diff", query, "view"),
         )
 
     async def _compare_with_kept(self, item: SkillItem, digest: str) -> tuple[FileComparison, ...]:
@@ -300,7 +300,11 @@ def _decision_view(decision: Decision) -> dict[str, str]:
     }
 
 
-_TONES: Final = {Status.READY: "ok", Status.FAILED: "bad", Status.CONNECTING: "wait"}
+_TONES: Final = {
+    ConnectionStatus.READY: "ok",
+    ConnectionStatus.FAILED: "bad",
+    ConnectionStatus.CONNECTING: "wait",
+}
 _AUDIT_BYTES: Final = 2 * 1024 * 1024
 """How much of the end of an audit log is read."""
 _AUDIT_ROWS: Final = 100
@@ -414,7 +418,7 @@ class StatusPages:
             page=page,
             rows=[_audit_row(row) for row in page.rows],
             query=visit.query("q"),
-            page_href=Address("/audit", {"q": visit.query("q")}),
+            page_href=PageLinks("/audit", {"q": visit.query("q")}),
         )
 
 
@@ -463,7 +467,7 @@ def _server(state: ServerState, count: int, waiting: int, left_out: list[str]) -
         "place": state.place,
         "status": state.status.value,
         "tone": _TONES.get(state.status, ""),
-        "failed": state.status is Status.FAILED,
+        "failed": state.status is ConnectionStatus.FAILED,
         "reason": state.reason,
         "count": count,
         "waiting": waiting,

@@ -24,7 +24,7 @@ from skillwire.skill import (
     SKILL_FILE,
     Dialect,
     Digest,
-    Draft,
+    DraftDetails,
     SkillEntry,
     SkillResource,
     SkillUri,
@@ -238,7 +238,7 @@ def _entry(item: object, place: str) -> SkillEntry:
         # Missing fields are not compared; a missing name is the directory's.
         fields.setdefault("name", skill_name_in(uri))
     files = _files(uri, digest, item.get("_meta"))
-    draft = Draft(
+    draft = DraftDetails(
         dialect=dialect,
         carried=carried,
         digests=() if files or digest is None else ((uri, digest),),

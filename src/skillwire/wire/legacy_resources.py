@@ -17,7 +17,7 @@ from skillwire.skill import (
     SCHEME,
     SKILL_FILE,
     Dialect,
-    Draft,
+    DraftDetails,
     SkillEntry,
     SkillResource,
     SkillUri,
@@ -166,7 +166,7 @@ def scanned_entry(resource: ListedResource, dialect: Dialect) -> SkillEntry:
     """An entry for a resource without frontmatter, named after its directory."""
     uri = skill_md_uri(resource.uri)
     frontmatter: JsonObject = {"name": skill_name_in(uri), "description": resource.description}
-    draft = Draft(
+    draft = DraftDetails(
         dialect=dialect,
         carried=frozenset(),
         confirmed=dialect is not Dialect.BARE_SCAN,

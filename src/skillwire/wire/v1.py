@@ -20,7 +20,7 @@ from skillwire.skill import (
     NO_SIZE,
     Dialect,
     Digest,
-    Draft,
+    DraftDetails,
     Dynamic,
     SkillEntry,
     SkillResource,
@@ -87,14 +87,14 @@ def entry_from_wire(wire: object, *, unsized: bool = False, unlisted: bool = Fal
     if not is_object(frontmatter):
         issues.append(_issue("entry-frontmatter", "frontmatter is not an object", "send the YAML as JSON"))
         frontmatter = {}
-    draft: Draft | None = None
+    draft: DraftDetails | None = None
     if unlisted and "resources" not in wire:
         resources = DYNAMIC
-        draft = Draft(dialect=Dialect.SUMMER_DRAFT)
+        draft = DraftDetails(dialect=Dialect.SUMMER_DRAFT)
     else:
         resources = _resources(wire.get("resources"), uri, issues, unsized=unsized)
         if resources is not DYNAMIC and any(file.size == NO_SIZE for file in resources):
-            draft = Draft(dialect=Dialect.SUMMER_DRAFT)
+            draft = DraftDetails(dialect=Dialect.SUMMER_DRAFT)
     meta = wire.get("_meta", _NO_META)
     if not is_object(meta):
         issues.append(_issue("entry-meta", "_meta is not an object", "send an object or leave it out"))
@@ -310,7 +310,7 @@ def entry_from_stored(stored: object) -> SkillEntry:
     if kept is None:
         return entry if entry.draft is None else _refuse()
     try:
-        draft = Draft(
+        draft = DraftDetails(
             dialect=Dialect(kept["dialect"]),
             carried=None if kept["carried"] is None else frozenset(kept["carried"]),
             digests=tuple((parse_uri(uri), parse_digest(digest)) for uri, digest in kept["digests"]),

@@ -22,7 +22,13 @@ import anyio
 import httpx2
 
 from skillwire.conformance.channels import Trace, Unsolicited, no_trace
-from skillwire.conformance.messages import PASSING_STATUSES, Failure, Reply, TooManyValues, parse_message
+from skillwire.conformance.messages import (
+    PASSING_STATUSES,
+    Reply,
+    RequestFailure,
+    TooManyValues,
+    parse_message,
+)
 from skillwire.errors import SourceError
 from skillwire.json_types import JsonObject, is_object
 from skillwire.text import redact_url, shown
@@ -183,7 +189,7 @@ class HttpChannel:
 
     def _failed(self, error: Exception) -> Reply:
         reason, advice = connect_failure(error, self._url)
-        return Reply(failure=Failure.CONNECTION, reason=reason, advice=advice)
+        return Reply(failure=RequestFailure.CONNECTION, reason=reason, advice=advice)
 
     async def notify(self, message: JsonObject, headers: Mapping[str, str]) -> None:
         body = json.dumps(message).encode()
@@ -230,7 +236,7 @@ async def read_reply(
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if headers.get("content-encoding", "identity") != "identity":
         return Reply(
-            failure=Failure.HTTP, reason="a compressed answer, which was not asked for", status=status
+            failure=RequestFailure.HTTP, reason="a compressed answer, which was not asked for", status=status
         )
     session = headers.get("mcp-session-id", "")
     if kind == "text/event-stream":
@@ -243,7 +249,7 @@ async def read_reply(
     trace("received", bytes(held))
     if kind != "application/json":
         reason, advice = status_failure(status, headers, kind)
-        return Reply(failure=Failure.HTTP, reason=reason, advice=advice, status=status)
+        return Reply(failure=RequestFailure.HTTP, reason=reason, advice=advice, status=status)
     return _parsed(held, len(held), status, session, prefix=f"HTTP {status}: ")
 
 
@@ -253,9 +259,9 @@ def _parsed(
     try:
         message, values = parse_message(data)
     except TooManyValues as error:
-        return Reply(failure=Failure.TOO_LARGE, reason=str(error), status=status)
+        return Reply(failure=RequestFailure.TOO_LARGE, reason=str(error), status=status)
     except ValueError as error:
-        return Reply(failure=Failure.MALFORMED, reason=f"{prefix}{error}", status=status)
+        return Reply(failure=RequestFailure.MALFORMED, reason=f"{prefix}{error}", status=status)
     return Reply(message=message, size=size, values=values, session=session, status=status)
 
 
@@ -288,7 +294,9 @@ class _EventReader:
                     if reply is not None:
                         return reply
         return Reply(
-            failure=Failure.CONNECTION, reason="the event stream ended without an answer", status=status
+            failure=RequestFailure.CONNECTION,
+            reason="the event stream ended without an answer",
+            status=status,
         )
 
     def _event(self, event: bytes, taken: int, status: int, session: str) -> Reply | None:
@@ -306,7 +314,7 @@ class _EventReader:
 
 
 def _too_large(most: int, status: int) -> Reply:
-    return Reply(failure=Failure.TOO_LARGE, reason=f"more than {most:,} bytes: cut off", status=status)
+    return Reply(failure=RequestFailure.TOO_LARGE, reason=f"more than {most:,} bytes: cut off", status=status)
 
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -347,7 +355,7 @@ class AppChannel:
         try:
             status, given, body = await self._request("POST", sent, headers)
         except Exception as error:  # Whatever an application raises, a server would have turned into a 500.
-            return Reply(failure=Failure.HTTP, reason=f"the application raised {type(error).__name__}")
+            return Reply(failure=RequestFailure.HTTP, reason=f"the application raised {type(error).__name__}")
 
         async def chunks() -> AsyncIterator[bytes]:
             for chunk in body:

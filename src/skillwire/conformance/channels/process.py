@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from skillwire.conformance.channels import Trace, Unsolicited, no_trace
-from skillwire.conformance.messages import Failure, Reply, TooManyValues, describe, parse_message
+from skillwire.conformance.messages import Reply, RequestFailure, TooManyValues, describe, parse_message
 from skillwire.errors import LimitExceeded
 from skillwire.json_types import JsonObject, is_object
 from skillwire.sources.process import ServerProcess, running
@@ -34,7 +34,7 @@ class ProcessChannel:
         self._answered: set[object] = set()
         self._late: set[object] = set()
         self._ended = ""
-        self._end = Failure.CONNECTION
+        self._end = RequestFailure.CONNECTION
         self._lock = anyio.Lock()
         self.unsolicited = Unsolicited()
 
@@ -81,15 +81,15 @@ class ProcessChannel:
                 line = b""  # A long one is not held while the next one arrives.
             await self._finish_with_exit_code("closed its standard output")
         except LimitExceeded as error:
-            self._finish(Failure.TOO_LARGE, str(error))
+            self._finish(RequestFailure.TOO_LARGE, str(error))
 
     async def _finish_with_exit_code(self, closed: str) -> None:
         """A server that ends closes its pipes one by one: its exit code says more than the first of them."""
         code = await self._process.exit_code()
         ended = closed if code is None else f"exited with code {code}"
-        self._finish(Failure.CONNECTION, f"the server {ended}")
+        self._finish(RequestFailure.CONNECTION, f"the server {ended}")
 
-    def _finish(self, failure: Failure, reason: str) -> None:
+    def _finish(self, failure: RequestFailure, reason: str) -> None:
         if not self._ended:
             self._end, self._ended = failure, reason
         for arrived, _ in self._waiting.values():
@@ -122,7 +122,7 @@ class ProcessChannel:
         id: object = int(found[1]) if found else None
         if id not in self._waiting and len(self._waiting) == 1:
             id = next(iter(self._waiting))
-        failure = Failure.TOO_LARGE if isinstance(error, TooManyValues) else Failure.MALFORMED
+        failure = RequestFailure.TOO_LARGE if isinstance(error, TooManyValues) else RequestFailure.MALFORMED
         return self._deliver(id, Reply(failure=failure, reason=str(error)))
 
     def _deliver(self, id: object, reply: Reply) -> bool:

@@ -10,7 +10,7 @@ from skillwire.conformance.messages import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     Answer,
-    Failure,
+    RequestFailure,
     describe,
     describe_field,
     same_entry,
@@ -56,7 +56,7 @@ def check_protocol(seen: Observations) -> Iterator[Violation]:
 def _failures(failures: Iterable[Answer]) -> Iterator[Violation]:
     """Requests that were not answered as the base protocol says."""
     for answer in failures:
-        if answer.failure is not Failure.SKIPPED:
+        if answer.failure is not RequestFailure.SKIPPED:
             yield Violation(
                 f"MCP/{answer.failure}",
                 f"{answer.method}: {shown(answer.reason, 200)}",

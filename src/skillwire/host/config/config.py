@@ -18,8 +18,8 @@ from skillwire.catalog import EVERYTHING, Selection
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.files import expand_user
 from skillwire.host.config.secrets import Variables
-from skillwire.host.config.server import ServerConfig, UntrustedServer, near
-from skillwire.host.config.text import ConfigText, Place, ProfileText, PublisherText, ServerText
+from skillwire.host.config.server import ServerConfig, UntrustedServer, did_you_mean
+from skillwire.host.config.text import ConfigText, ProfileText, PublisherText, ServerAddress, ServerText
 from skillwire.host.directories import LocalDirectory, bundled_directory, project_directory
 from skillwire.host.state import ServerState
 from skillwire.issues import Issue
@@ -39,7 +39,7 @@ class ConfiguredServer:
 
     label: str
     file: Path
-    place: Place
+    place: ServerAddress
     approval_mode: ApprovalMode
     skills: bool
     selection: Selection
@@ -196,7 +196,7 @@ def combine(
     for path, key, name in required:
         if name not in known:
             message = f"{key}.require names {shown(name)}, which is not a publisher here"
-            fix = near(name, known) or "add it as [publishers.NAME] to your own file"
+            fix = did_you_mean(name, known) or "add it as [publishers.NAME] to your own file"
             issues.append(Issue(rule="config", file=str(path), message=message, fix=fix))
     issues += _of_the_user_alone(user, project, known)
     issues += _strangers_in_profiles(files, [label for file in files for label in file.servers])
@@ -311,7 +311,7 @@ def _together(
 
 def _located(
     label: str, user: ConfigText | None, project: ConfigText | None, issues: list[Issue]
-) -> tuple[ConfigText, Place] | None:
+) -> tuple[ConfigText, ServerAddress] | None:
     """The file that says where a server is, and what it says."""
     users = _text(user, label).place
     projects = _text(project, label).place
@@ -425,7 +425,7 @@ def _of_the_user_alone(
     for name in user.approvers:
         if name not in known:
             message = f"approvers names {shown(name)}, which is not a publisher here"
-            yield _issue(user, message, near(name, known) or "add it as [publishers.NAME]")
+            yield _issue(user, message, did_you_mean(name, known) or "add it as [publishers.NAME]")
 
 
 def _profiles(files: list[ConfigText], name: str | None, issues: list[Issue]) -> list[ProfileText]:
@@ -437,7 +437,7 @@ def _profiles(files: list[ConfigText], name: str | None, issues: list[Issue]) ->
         known = [known for file in files for known in file.profiles]
         there = f"known: {', '.join(known)}" if known else "there are no profiles in your files"
         message = f"no profile is called {shown(name)}"
-        issues.append(Issue(rule="config", message=message, fix=near(name, known) or there))
+        issues.append(Issue(rule="config", message=message, fix=did_you_mean(name, known) or there))
     return found
 
 
@@ -450,7 +450,7 @@ def _strangers_in_profiles(files: list[ConfigText], labels: list[str]) -> Iterab
                     yield _issue(
                         file,
                         f"profiles.{profile}.servers names {shown(name)}, which is not a server here",
-                        near(name, labels) or "add the server, or leave it out",
+                        did_you_mean(name, labels) or "add the server, or leave it out",
                     )
 
 

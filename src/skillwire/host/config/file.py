@@ -13,7 +13,7 @@ from skillwire.files import read_regular
 from skillwire.host.config.config import HostConfig, combine
 from skillwire.host.config.server import SeenFile, TrustedFiles, UntrustedServer, seen_digest
 from skillwire.host.config.text import ConfigText, parse_config
-from skillwire.host.directories import LocalDirectory, state_places
+from skillwire.host.directories import LocalDirectory, state_paths
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.sources.reference import DEFAULT_HOST
 
@@ -45,7 +45,7 @@ def load_config(
         if user is None:
             raise SourceError(f"there is no {file}: check the path")
     else:
-        user = read_config(state_places().config)
+        user = read_config(state_paths().config)
         project = read_config(project_file(directory))
     known = os.environ if environment is None else environment
     return combine(
@@ -68,25 +68,25 @@ def config_above(directory: Path | None = None) -> Path | None:
 
 def agents_may_install() -> bool:
     """Whether the user lets agents install skills. Their own file says so: no project, and no other file."""
-    user = read_config(state_places().config)
+    user = read_config(state_paths().config)
     return user is not None and user.agents_may_install is True
 
 
 def chat_model() -> str:
     """The model that the user's own file names for `skillwire chat`; empty if it names none."""
-    user = read_config(state_places().config)
+    user = read_config(state_paths().config)
     return user.model if user is not None else ""
 
 
 def repository_host() -> str:
     """Where the repository `OWNER/NAME` is, by the user's own file or by default."""
-    user = read_config(state_places().config)
+    user = read_config(state_paths().config)
     return (user.repository_host if user is not None else "") or DEFAULT_HOST
 
 
 def site_tokens(environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
     """Patterns of sites, each with the token that the user's own file has for them, where it is set."""
-    user = read_config(state_places().config)
+    user = read_config(state_paths().config)
     known = os.environ if environment is None else environment
     if user is None:
         return []
@@ -97,7 +97,7 @@ def load_approvers() -> list[Publisher]:
     """The publishers whose signed approvals the user takes over unread, by the user's own file."""
     from skillwire.host.config.config import load_publishers
 
-    user = read_config(state_places().config)
+    user = read_config(state_paths().config)
     if user is None or not user.approvers:
         return []
     publishers = combine(user, environment=None).publishers
@@ -106,13 +106,13 @@ def load_approvers() -> list[Publisher]:
 
 def is_trusted(project: ConfigText) -> bool:
     """Whether the user trusts the servers of a project's file as it was read."""
-    return TrustedFiles(state_places().trusted).trusts(SeenFile(project.file, project.digest))
+    return TrustedFiles(state_paths().trusted).trusts(SeenFile(project.file, project.digest))
 
 
 def is_trusted_now(path: Path) -> bool:
     """Whether the user trusts a project's file with the bytes that it has now, whatever they mean."""
     digest = seen_digest(path)
-    return digest is not None and TrustedFiles(state_places().trusted).trusts(SeenFile(path, digest))
+    return digest is not None and TrustedFiles(state_paths().trusted).trusts(SeenFile(path, digest))
 
 
 def project_file(directory: Path | None = None) -> Path:
@@ -201,7 +201,7 @@ def watch_config(
         files, project = (file,), None
     else:
         project = project_file(directory)
-        files = (state_places().config, project, TrustedFiles(state_places().trusted).record(project))
+        files = (state_paths().config, project, TrustedFiles(state_paths().trusted).record(project))
     stamp = _stamp(files)  # Before the files are read: a later change is noticed.
     return ConfigWatch(
         loaded=load(),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skillwire.host.config.text import Place
+from skillwire.host.config.text import ServerAddress
 from skillwire.issues import Issue
 from skillwire.text import is_secret_name, secrets_in_arguments, shown
 
@@ -68,7 +68,7 @@ class ClearSecret:
     variable: str
 
 
-def with_variables(label: str, place: Place) -> tuple[Place, tuple[ClearSecret, ...]]:
+def with_variables(label: str, place: ServerAddress) -> tuple[ServerAddress, tuple[ClearSecret, ...]]:
     """A server's place with `${NAME}` in place of what looks like a secret in clear, and what that was.
 
     A bearer token becomes `token_env`. What holds a variable already stays as it is.

@@ -149,7 +149,7 @@ class ConfigTable:
         return f"{self._key}.{key}" if self._key else key
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`did you mean ...?` if a known word is similar, otherwise nothing."""
     folded = {item.casefold(): item for item in known}
     found = get_close_matches(word.casefold()[:100], folded, n=1)
@@ -157,7 +157,7 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def _advice(word: str, known: list[str], otherwise: str) -> str:
-    return near(word, known) or f"{otherwise} {', '.join(known)}"
+    return did_you_mean(word, known) or f"{otherwise} {', '.join(known)}"
 
 
 def _kind(value: object) -> str:

@@ -27,7 +27,7 @@ _OF_A_URL: Final = ("headers", "token", "token_env")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ServerAddress:
     """Where a server is. Anything in it may be, or name, a secret."""
 
     url: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class Place:
 class ServerText:
     """One `[servers.NAME]`. Without a place it only restricts what another file says about that server."""
 
-    place: Place | None = None
+    place: ServerAddress | None = None
     skills: bool | None = None
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
@@ -197,10 +197,10 @@ def _server(table: ConfigTable) -> ServerText:
     return server
 
 
-def _place(table: ConfigTable) -> Place | None:
+def _place(table: ConfigTable) -> ServerAddress | None:
     url, program = table.string("url"), table.string("command")
     arguments = table.strings("args") or ()
-    place = Place(
+    place = ServerAddress(
         url=url,
         command=(program, *arguments) if program else (),
         env=table.string_map("env"),
@@ -378,7 +378,7 @@ def write_config(file: Path, text: str) -> None:
 
 
 def _keys(server: ServerText) -> dict[str, object]:
-    place = server.place or Place()
+    place = server.place or ServerAddress()
     keys: dict[str, object] = {
         "url": place.url,
         "command": place.command[0] if place.command else "",

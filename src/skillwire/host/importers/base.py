@@ -15,9 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
-from skillwire.clients import Places
+from skillwire.clients import BaseDirectories
 from skillwire.documents import read_json, read_toml, read_yaml
-from skillwire.host.config.text import Place
+from skillwire.host.config.text import ServerAddress
 
 # A string is matched first, so that nothing inside one is taken for a comment. A comment after a comma is
 # skipped as a whole (`*+`, `(?>`), so that no bracket inside one makes the comma a trailing one. What is not
@@ -44,11 +44,11 @@ class Skip(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientServer:
+class ImportedServer:
     """An entry of a client's configuration: a place, or the reason why it is skipped."""
 
     name: str
-    place: Place | None = None
+    place: ServerAddress | None = None
     skipped: str = ""
     skills: bool = True
     """Whether the client uses its skills at all."""
@@ -64,12 +64,12 @@ class ClientServer:
 class FileContents:
     """What one file of a client says. What it disables is disabled for the servers of all its files."""
 
-    servers: tuple[ClientServer, ...] = ()
+    servers: tuple[ImportedServer, ...] = ()
     off: frozenset[str] = frozenset()
     """The names of disabled servers."""
     allowed: frozenset[str] | None = None
     """The names of servers that are allowed at all; `None` is every one."""
-    denies: Callable[[ClientServer], bool] = field(default=lambda server: False)
+    denies: Callable[[ImportedServer], bool] = field(default=lambda server: False)
     """Whether a server is forbidden by something other than its name."""
     skills: bool = True
     """Whether skills are used at all."""
@@ -80,7 +80,7 @@ class FileContents:
 
 
 Fill: TypeAlias = Callable[[str], str]
-Reader: TypeAlias = Callable[[object, Places], FileContents]
+Reader: TypeAlias = Callable[[object, BaseDirectories], FileContents]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,19 +98,19 @@ class ClientFile:
         return parse_text(text, self.path.suffix)
 
 
-def narrowed(server: ClientServer, files: Iterable[FileContents]) -> ClientServer:
+def narrowed(server: ImportedServer, files: Iterable[FileContents]) -> ImportedServer:
     """A server with everything that the files of its client disable."""
     for said in files:
         if server.place is not None and (server.name in said.off or said.denies(server)):
             server = replace(server, place=None, skipped=OFF)
         if server.place is not None and said.allowed is not None and server.name not in said.allowed:
             server = replace(server, place=None, skipped="it is not allowed there")
-        rules = ClientServer(name="", skills=said.skills, include=said.include, exclude=said.exclude)
+        rules = ImportedServer(name="", skills=said.skills, include=said.include, exclude=said.exclude)
         server = both(server, rules)
     return server
 
 
-def both(one: ClientServer, other: ClientServer) -> ClientServer:
+def both(one: ImportedServer, other: ImportedServer) -> ImportedServer:
     """One server that two files have, with what each of them disables."""
     include = one.include if other.include is None else other.include
     if one.include is not None and other.include is not None:
@@ -132,13 +132,15 @@ def both(one: ClientServer, other: ClientServer) -> ClientServer:
     )
 
 
-def entries(tables: Table, fill: Fill) -> Iterator[ClientServer]:
+def entries(tables: Table, fill: Fill) -> Iterator[ImportedServer]:
     """The entries of a table of servers."""
     for name, values in tables.items():
         yield entry(name, values, fill)
 
 
-def entry(name: str, values: object, fill: Fill, *, keep: bool = False, token_env: str = "") -> ClientServer:
+def entry(
+    name: str, values: object, fill: Fill, *, keep: bool = False, token_env: str = ""
+) -> ImportedServer:
     """One entry. With `keep`, headers and variables are written our way already."""
     try:
         if not isinstance(values, dict):
@@ -148,12 +150,12 @@ def entry(name: str, values: object, fill: Fill, *, keep: bool = False, token_en
         if _starts_gateway(place.command):
             raise Skip("it is your own gateway, which would connect to itself")
     except Skip as reason:
-        return ClientServer(name=name, skipped=str(reason))
+        return ImportedServer(name=name, skipped=str(reason))
     signs_in, client_id = _oauth(given, fill) if place.url else (False, "")
     # Apart from passing messages on, a bridge to a URL does the login.
     bridged = bool(place.url) and not any(given.get(key) for key in ("httpUrl", "url", "serverUrl"))
     secret = place.token or place.token_env or any(key.lower() == "authorization" for key in place.headers)
-    return ClientServer(
+    return ImportedServer(
         name=name, place=place, signs_in=signs_in or (bridged and not secret), client_id=client_id
     )
 
@@ -164,7 +166,7 @@ def _starts_gateway(command: Sequence[str]) -> bool:
     return ("skillwire", "gateway") in pairwise(words)
 
 
-def canonical(place: Place) -> Place:
+def canonical(place: ServerAddress) -> ServerAddress:
     """One way to write what can be written in several, so that the same server is known as such."""
     place = _unbridged(place)
     for key, value in place.headers.items():
@@ -175,7 +177,7 @@ def canonical(place: Place) -> Place:
     return place
 
 
-def _unbridged(place: Place) -> Place:
+def _unbridged(place: ServerAddress) -> ServerAddress:
     """The URL behind `npx mcp-remote URL`, if nothing else is asked of the bridge than to reach it."""
     words = [word for word in place.command[1:] if word not in ("-y", "--yes")]
     runner = Path(place.command[0].replace("\\", "/")).name.lower() if place.command else ""
@@ -201,10 +203,10 @@ def _unbridged(place: Place) -> Place:
             next(rest, "")
         elif word not in _BRIDGE_SWITCHES and not word.isdecimal():
             return place
-    return Place(url=words[0], headers=headers)
+    return ServerAddress(url=words[0], headers=headers)
 
 
-def _place(given: Table, fill: Fill, *, keep: bool, token_env: str) -> Place:
+def _place(given: Table, fill: Fill, *, keep: bool, token_env: str) -> ServerAddress:
     kind = str(given.get("type") or given.get("transport") or "").lower()
     if given.get("disabled") is True or given.get("enabled") is False:
         raise Skip(OFF)
@@ -230,13 +232,13 @@ def _place(given: Table, fill: Fill, *, keep: bool, token_env: str) -> Place:
         filled = fill(url)
         if not filled.lower().startswith(("http://", "https://", "${")):
             raise Skip("its URL is not an HTTP URL")
-        return Place(url=filled, headers=headers, token_env=token_env)
+        return ServerAddress(url=filled, headers=headers, token_env=token_env)
     command, arguments = given.get("command"), given.get("args")
     if not isinstance(command, str) or not command.strip():
         raise Skip("it has neither a command nor a URL")
     words = cast("list[object]", arguments) if isinstance(arguments, list) else []
     directory = given.get("cwd")
-    return Place(
+    return ServerAddress(
         command=(fill(command), *(fill(str(word)) for word in words)),
         env=env,
         directory=fill(directory) if isinstance(directory, str) else "",
@@ -254,7 +256,7 @@ def _oauth(given: Table, fill: Fill) -> tuple[bool, str]:
     return signs_in, fill(client) if isinstance(client, str) else ""
 
 
-def fill_shell(text: str, around: Places) -> str:
+def fill_shell(text: str, around: BaseDirectories) -> str:
     """`${VAR}` and `${VAR:-default}`, as Claude Code and others write variables."""
 
     def value(match: re.Match[str]) -> str:
@@ -268,7 +270,7 @@ def fill_shell(text: str, around: Places) -> str:
     return _BRACES.sub(value, text)
 
 
-def fill_editor(text: str, around: Places) -> str:
+def fill_editor(text: str, around: BaseDirectories) -> str:
     """`${env:VAR}` and a few places, as VS Code, Cursor and Windsurf write them."""
     places = {
         "userHome": str(around.home),

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillwire.catalog import clean_handle
-from skillwire.clients import Places
+from skillwire.clients import BaseDirectories
 from skillwire.files import expand_user, read_regular
 from skillwire.host.config.server import SeenFile
-from skillwire.host.config.text import Place
+from skillwire.host.config.text import ServerAddress
 from skillwire.host.importers.base import (
     ClientFile,
-    ClientServer,
     FileContents,
+    ImportedServer,
     both,
     narrowed,
 )
@@ -36,7 +36,7 @@ class FoundServer:
     clients: tuple[str, ...]
     files: tuple[SeenFile, ...]
     """Every file that names it, the user's own first."""
-    server: ClientServer
+    server: ImportedServer
     also: tuple[str, ...] = ()
     """What other clients call it."""
 
@@ -45,7 +45,7 @@ class FoundServer:
         return self.files[0].path
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ServerAddress | None:
         return self.server.place
 
     @property
@@ -77,14 +77,14 @@ class FoundServer:
 class _Found:
     client: str
     file: SeenFile
-    server: ClientServer
+    server: ImportedServer
 
 
 def find_servers(
     project: Path, home: Path, environment: Mapping[str, str], *, platform: str = sys.platform
 ) -> tuple[FoundServer, ...]:
     """The servers of every client that is here. Reads files and starts nothing."""
-    around = Places(project, home, environment, platform)
+    around = BaseDirectories(project, home, environment, platform)
     read = [(file, *_contents(file, around)) for file in client_files(around)]
     found: list[_Found] = []
     for file, seen, contents in read:
@@ -95,7 +95,7 @@ def find_servers(
     return tuple(_at_home(server, project) for server in _labelled(found))
 
 
-def _contents(file: ClientFile, around: Places) -> tuple[SeenFile, FileContents]:
+def _contents(file: ClientFile, around: BaseDirectories) -> tuple[SeenFile, FileContents]:
     data = b""
     try:
         read = _read(file.path)
@@ -103,7 +103,7 @@ def _contents(file: ClientFile, around: Places) -> tuple[SeenFile, FileContents]
         contents = file.read(file.parse(_decoded(data)), around) if read is not None else FileContents()
     except (ValueError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        unread = ClientServer(name=file.path.name, skipped=f"the file cannot be read: {reason}")
+        unread = ImportedServer(name=file.path.name, skipped=f"the file cannot be read: {reason}")
         contents = FileContents(servers=(unread,))
     return SeenFile(file.path, digest_of(data), file.of_project), contents
 
@@ -148,7 +148,7 @@ def _at_home(found: FoundServer, project: Path) -> FoundServer:
     return replace(found, server=replace(found.server, place=replace(place, directory=str(project))))
 
 
-def _anchored(server: ClientServer, project: Path) -> ClientServer:
+def _anchored(server: ImportedServer, project: Path) -> ImportedServer:
     """With a working directory that does not depend on the file that it is written to."""
     place = server.place
     if place is None or not place.directory or place.directory.startswith("${"):

@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, cast
 
-from skillwire.clients import Places
+from skillwire.clients import BaseDirectories
 from skillwire.host.importers.base import (
     ClientFile,
-    ClientServer,
     FileContents,
+    ImportedServer,
     Reader,
     Skip,
     Table,
@@ -37,40 +37,40 @@ _GEMINI_VARIABLE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_][A-Za-z0-9_]*
 _OPENCODE_VARIABLE: Final = re.compile(r"\{(env|file):([^{}]*)\}")
 
 
-def read_claude_desktop(values: object, around: Places) -> FileContents:
+def read_claude_desktop(values: object, around: BaseDirectories) -> FileContents:
     """`mcpServers`, every text unchanged."""
     return FileContents(servers=tuple(entries(table(values, "mcpServers"), literal)))
 
 
-def read_cursor(values: object, around: Places) -> FileContents:
+def read_cursor(values: object, around: BaseDirectories) -> FileContents:
     """`mcpServers`, with `${env:VAR}` and a few places. Windsurf has the same keys and variables."""
     found = entries(table(values, "mcpServers"), lambda text: fill_editor(text, around))
     return FileContents(servers=tuple(found))
 
 
-def read_vscode(values: object, around: Places) -> FileContents:
+def read_vscode(values: object, around: BaseDirectories) -> FileContents:
     """`servers`, with `${env:VAR}`, `${input:...}` and a few places."""
     found = entries(table(values, "servers"), lambda text: fill_editor(text, around))
     return FileContents(servers=tuple(found))
 
 
-def read_vscode_settings(values: object, around: Places) -> FileContents:
+def read_vscode_settings(values: object, around: BaseDirectories) -> FileContents:
     """`settings.json`, which used to have the servers under `mcp`."""
     return read_vscode(table(values, "mcp"), around)
 
 
-def read_zed(values: object, around: Places) -> FileContents:
+def read_zed(values: object, around: BaseDirectories) -> FileContents:
     """`context_servers`, every text unchanged. Zed itself starts those of its extensions."""
     found = table(values, "context_servers").items()
     return FileContents(servers=tuple(_zed_server(name, given) for name, given in found))
 
 
-def _zed_server(name: str, given: object) -> ClientServer:
+def _zed_server(name: str, given: object) -> ImportedServer:
     values = as_table(given)
     if values.get("enabled") is not False and (
         values.get("source") == "extension" or not ({"command", "url"} & set(values))
     ):
-        return ClientServer(name=name, skipped="an extension of Zed starts it")
+        return ImportedServer(name=name, skipped="an extension of Zed starts it")
     inner = values.get("command")
     if isinstance(inner, dict):  # Older settings have a table there.
         command = cast("Table", inner)
@@ -78,13 +78,13 @@ def _zed_server(name: str, given: object) -> ClientServer:
     return entry(name, values, literal)
 
 
-def read_claude_project(values: object, around: Places) -> FileContents:
+def read_claude_project(values: object, around: BaseDirectories) -> FileContents:
     """`.mcp.json`: `mcpServers`, with `${VAR}` and `${VAR:-default}`."""
     found = entries(table(values, "mcpServers"), lambda text: fill_shell(text, around))
     return FileContents(servers=tuple(found))
 
 
-def read_claude_user(values: object, around: Places) -> FileContents:
+def read_claude_user(values: object, around: BaseDirectories) -> FileContents:
     """`~/.claude.json`: servers of the user and of each project; only the current project's are used."""
     projects = table(values, "projects")
     here = projects.get(str(around.project))
@@ -96,14 +96,14 @@ def read_claude_user(values: object, around: Places) -> FileContents:
     for path in projects:
         if path != str(around.project):
             servers += [
-                ClientServer(name=name, skipped=f"it belongs to the project {path}: import it there")
+                ImportedServer(name=name, skipped=f"it belongs to the project {path}: import it there")
                 for name in table(projects[path], "mcpServers")
             ]
     off = names(here, "disabledMcpServers") | names(here, "disabledMcpjsonServers")
     return FileContents(servers=tuple(servers), off=off)
 
 
-def read_claude_settings(values: object, around: Places) -> FileContents:
+def read_claude_settings(values: object, around: BaseDirectories) -> FileContents:
     """`settings.json`: no servers, but what is disabled, denied and forbidden."""
     denied = as_table(values).get("deniedMcpServers")
     rules = [as_table(rule) for rule in cast("list[object]", denied)] if isinstance(denied, list) else []
@@ -116,7 +116,7 @@ def read_claude_settings(values: object, around: Places) -> FileContents:
     )
 
 
-def _claude_denies(rule: Table, server: ClientServer) -> bool:
+def _claude_denies(rule: Table, server: ImportedServer) -> bool:
     place = server.place
     command, url = rule.get("serverCommand"), rule.get("serverUrl")
     if rule.get("serverName") == server.name or place is None:
@@ -126,7 +126,7 @@ def _claude_denies(rule: Table, server: ClientServer) -> bool:
     return isinstance(url, str) and bool(place.url) and fnmatchcase(place.url, url)
 
 
-def read_codex(values: object, around: Places) -> FileContents:
+def read_codex(values: object, around: BaseDirectories) -> FileContents:
     """`mcp_servers`, every text unchanged; `mcp_skills = false` and disabled skills stay so."""
     servers = tuple(
         _codex_server(name, given, around) for name, given in table(values, "mcp_servers").items()
@@ -142,7 +142,7 @@ def read_codex(values: object, around: Places) -> FileContents:
     return FileContents(servers=servers, exclude=tuple(off))
 
 
-def _codex_server(name: str, given: object, around: Places) -> ClientServer:
+def _codex_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
     values = as_table(given)
     headers = {key: literal(value) for key, value in texts(values.pop("http_headers", None)).items()}
     for key, variable in texts(values.pop("env_http_headers", None)).items():
@@ -163,7 +163,7 @@ def _codex_server(name: str, given: object, around: Places) -> ClientServer:
     return replace(server, skills=skills is not False)
 
 
-def read_gemini(values: object, around: Places) -> FileContents:
+def read_gemini(values: object, around: BaseDirectories) -> FileContents:
     """`mcpServers`, with `$VAR`; `mcp`, `skills` and `admin` restrict them."""
     mcp, skills, admin = (table(values, key) for key in ("mcp", "skills", "admin"))
     allowed = names(mcp, "allowed") if listed(mcp, "allowed") is not None else None
@@ -180,7 +180,7 @@ def read_gemini(values: object, around: Places) -> FileContents:
     )
 
 
-def _gemini_server(name: str, given: object, around: Places) -> ClientServer:
+def _gemini_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
     values = as_table(given)
     return replace(
         entry(name, given, lambda text: _gemini_fill(text, around)),
@@ -190,31 +190,31 @@ def _gemini_server(name: str, given: object, around: Places) -> ClientServer:
     )
 
 
-def _gemini_fill(text: str, around: Places) -> str:
+def _gemini_fill(text: str, around: BaseDirectories) -> str:
     def value(match: re.Match[str]) -> str:
         return f"${{{match[2]}}}" if match[2] else fill_shell(match[0], around)
 
     return _GEMINI_VARIABLE.sub(value, text)
 
 
-def read_goose(values: object, around: Places) -> FileContents:
+def read_goose(values: object, around: BaseDirectories) -> FileContents:
     """`extensions`, some of which are MCP servers."""
     found = table(values, "extensions").items()
     return FileContents(servers=tuple(_goose_server(name, given, around) for name, given in found))
 
 
-def _goose_server(name: str, given: object, around: Places) -> ClientServer:
+def _goose_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
     values = as_table(given)
     inner = values.pop("config", None)
     values |= as_table(inner)
     kind = str(values.pop("type", ""))
     if kind not in ("stdio", "streamable_http", "sse"):
-        return ClientServer(name=name, skipped="it is a part of Goose, not a server")
+        return ImportedServer(name=name, skipped="it is a part of Goose, not a server")
     secrets = names(values, "env_keys")
     missing = sorted(secret for secret in secrets if secret not in around.environment)
     if missing:
         reason = f"Goose keeps its secret {missing[0]}, which is not set here"
-        return ClientServer(name=name, skipped=reason)
+        return ImportedServer(name=name, skipped=reason)
     env = {**texts(values.pop("envs", None)), **{secret: f"${{{secret}}}" for secret in sorted(secrets)}}
     renamed = {"type": kind, "enabled": values.get("enabled") != "false", "args": values.get("args")}
     renamed |= {"command": values.get("cmd"), "url": values.get("uri"), "headers": values.get("headers")}
@@ -223,7 +223,7 @@ def _goose_server(name: str, given: object, around: Places) -> ClientServer:
     return entry(name, renamed, lambda text: fill_shell(text, around))
 
 
-def read_copilot(values: object, around: Places) -> FileContents:
+def read_copilot(values: object, around: BaseDirectories) -> FileContents:
     """`mcpServers`, with `${VAR}`. The type `local` means stdio."""
     return FileContents(
         servers=tuple(
@@ -234,7 +234,7 @@ def read_copilot(values: object, around: Places) -> FileContents:
     )
 
 
-def read_copilot_settings(values: object, around: Places) -> FileContents:
+def read_copilot_settings(values: object, around: BaseDirectories) -> FileContents:
     """The settings have no servers, only the names of disabled ones."""
     known = as_table(values)
     off = frozenset[str]()
@@ -243,7 +243,7 @@ def read_copilot_settings(values: object, around: Places) -> FileContents:
     return FileContents(off=off, exclude=tuple(sorted(names(known, "disabledSkills"))))
 
 
-def read_opencode(values: object, around: Places) -> FileContents:
+def read_opencode(values: object, around: BaseDirectories) -> FileContents:
     """`mcp`, with `{env:VAR}`; skills that `permission` denies stay out."""
     permission = table(values, "permission").get("skill")
     rules = table(table(values, "permission"), "skill")
@@ -256,7 +256,7 @@ def read_opencode(values: object, around: Places) -> FileContents:
     )
 
 
-def _opencode_server(name: str, given: object) -> ClientServer:
+def _opencode_server(name: str, given: object) -> ImportedServer:
     values = as_table(given)
     words = values.get("command")
     if isinstance(words, list):
@@ -275,7 +275,7 @@ def _opencode_fill(text: str) -> str:
     return _OPENCODE_VARIABLE.sub(value, literal(text))
 
 
-def read_wayland(values: object, around: Places) -> FileContents:
+def read_wayland(values: object, around: BaseDirectories) -> FileContents:
     """`mcp.servers`, with `${VAR}`; `mcp_servers` of the default profile says which are connected."""
     found = entries(table(table(values, "mcp"), "servers"), lambda text: fill_shell(text, around))
     profile = table(table(values, "profiles"), "default")
@@ -303,7 +303,7 @@ READERS: Final[Mapping[str, Reader]] = {
 """The reader of each dialect in the table of clients."""
 
 
-def client_files(places: Places) -> list[ClientFile]:
+def client_files(places: BaseDirectories) -> list[ClientFile]:
     """Every file to look at, the user's first, so that a project cannot take the name of a user's server."""
     known: dict[Path, ClientFile] = {}
     for client, file, path in places.config_files():

@@ -16,9 +16,9 @@ from skillwire.catalog import (
     LOAD_TOOL,
     CatalogText,
     Collision,
+    HostSkill,
     Keeper,
     Naming,
-    RegisteredSkill,
     SkillKey,
     Spellings,
     plain_name,
@@ -245,7 +245,7 @@ def file_refusal(path: str, tool: str) -> str:
 
 
 def owner_of(
-    uri: SkillUri, skills: Iterable[RegisteredSkill], listing: Iterable[Origin], servers: Iterable[Origin]
+    uri: SkillUri, skills: Iterable[HostSkill], listing: Iterable[Origin], servers: Iterable[Origin]
 ) -> Origin:
     """The only server that has a URI: by its skills, otherwise by its listing, otherwise the only server.
 
@@ -283,7 +283,7 @@ class RenderContext:
     listed_files: Callable[[Origin, SkillUri], Sequence[SkillUri]] = no_files
     """The supporting files that a server lists for the skill at a URI, if its entry lists none."""
 
-    def path_of(self, skill: RegisteredSkill) -> str:
+    def path_of(self, skill: HostSkill) -> str:
         """Where a local skill's `SKILL.md` is on disk; empty for a server's."""
         return self.local_path(skill.origin, skill.uri)
 
@@ -292,7 +292,7 @@ class Question(Protocol):
     """The question to the user: may this skill be loaded, as it is now?"""
 
     @property
-    def skill(self) -> RegisteredSkill: ...
+    def skill(self) -> HostSkill: ...
     @property
     def files(self) -> tuple[SkillResource, ...]: ...
     @property
@@ -358,7 +358,7 @@ class ToolSpec:
     """The parameter that takes a name from the catalog. Its schema lists these names."""
 
 
-def spec_catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
+def spec_catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     return render_catalog(skills, limits=context.limits)
 
 
@@ -373,7 +373,7 @@ def spec_file_text(file: VerifiedFile, handle: str, context: RenderContext) -> s
     return render_file(file, handle, salt=context.salt)
 
 
-def spec_tag(skill: RegisteredSkill) -> str:
+def spec_tag(skill: HostSkill) -> str:
     """No mark: lists show the origin of each skill anyway."""
     return ""
 
@@ -405,11 +405,11 @@ def covered_lines(question: Question) -> list[str]:
     return ["A yes covers:", *(f"- {line}" for line in file_lines(question.skill.entry, question.files))]
 
 
-def nothing_mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[RegisteredSkill]:
+def nothing_mentioned(message: str, skills: Sequence[HostSkill]) -> Sequence[HostSkill]:
     return ()
 
 
-def load_line(skill: RegisteredSkill) -> str:
+def load_line(skill: HostSkill) -> str:
     """The call that loads a skill which the user mentioned."""
     return f"call {LOAD_TOOL}(name={json.dumps(skill.handle)})"
 
@@ -458,14 +458,14 @@ class Style:
     # Rendering
     honored: frozenset[str] = frozenset({"name", "description", "allowed-tools"})
     """The frontmatter fields that have an effect."""
-    catalog: Callable[[Sequence[RegisteredSkill], RenderContext], CatalogText] = spec_catalog
+    catalog: Callable[[Sequence[HostSkill], RenderContext], CatalogText] = spec_catalog
     skill_text: Callable[[VerifiedSkill, str, RenderContext], str] = spec_skill_text
     file_text: Callable[[VerifiedFile, str, RenderContext], str] = spec_file_text
-    tag: Callable[[RegisteredSkill], str] = spec_tag
+    tag: Callable[[HostSkill], str] = spec_tag
     confirmation: Callable[[Question], str] = plain_confirmation
-    mentioned: Callable[[str, Sequence[RegisteredSkill]], Sequence[RegisteredSkill]] = nothing_mentioned
+    mentioned: Callable[[str, Sequence[HostSkill]], Sequence[HostSkill]] = nothing_mentioned
     """The skills that a user's message names with a marker such as `$`, each once, in order."""
-    mention: Callable[[RegisteredSkill], str] = load_line
+    mention: Callable[[HostSkill], str] = load_line
     """What tells a model to load a server's skill that the user mentioned."""
 
     # Tools
@@ -516,13 +516,13 @@ class Style:
         """The frontmatter fields that have an effect in this style. Requests, never grants (SEC-4)."""
         return typed_fields(frontmatter, self.honored)
 
-    def visible(self, skills: Sequence[RegisteredSkill], working: Collection[str]) -> list[RegisteredSkill]:
+    def visible(self, skills: Sequence[HostSkill], working: Collection[str]) -> list[HostSkill]:
         """The skills that are in the catalog while the user works on these paths."""
         if "paths" not in self.honored:
             return [*skills]
         return [skill for skill in skills if is_visible(self.fields(skill.entry.frontmatter).paths, working)]
 
-    def server_view(self, origin: Origin, skills: Sequence[RegisteredSkill], limits: Limits) -> str:
+    def server_view(self, origin: Origin, skills: Sequence[HostSkill], limits: Limits) -> str:
         """A server and its skills, as text for a person."""
         lines = [str(origin), "Skills:"]
         own = [skill for skill in skills if skill.origin == origin]

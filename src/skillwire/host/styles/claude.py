@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from skillwire.catalog import CatalogText, RegisteredSkill, clean_handle, fit_catalog, plain_name, skill_path
+from skillwire.catalog import CatalogText, HostSkill, clean_handle, fit_catalog, plain_name, skill_path
 from skillwire.host.styles.base import (
     ALL_FIELDS,
     Actions,
@@ -43,20 +43,20 @@ def spellings(origin: Origin, entry: SkillEntry) -> tuple[str, ...]:
     return f"{origin.label}:{name}", f"{origin.label}:{path}"
 
 
-def tag(skill: RegisteredSkill) -> str:
+def tag(skill: HostSkill) -> str:
     return "" if skill.origin.is_local else f"({skill.origin.label}, MCP)"
 
 
-def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     """One line for each skill: what it does, and when to use it."""
 
-    def item(skill: RegisteredSkill) -> str:
+    def item(skill: HostSkill) -> str:
         when = typed_fields(skill.entry.frontmatter).when_to_use
         said = list_description(skill, context.limits)
         use = f" - {list_description(skill, context.limits, text=when)}" if when else ""
         return f"- {skill.handle}: {said}{use}"
 
-    def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
+    def frame(items: Sequence[str], omitted: int, shown: Sequence[HostSkill]) -> str:
         lines = [
             f"Skills for the {LOAD_TOOL} tool. Call it by name before you start a task that a skill fits."
         ]

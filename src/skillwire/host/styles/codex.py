@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from skillwire.catalog import CatalogText, RegisteredSkill, clean_handle, fit_catalog, fold_handle
+from skillwire.catalog import CatalogText, HostSkill, clean_handle, fit_catalog, fold_handle
 from skillwire.host.styles.base import RenderContext, Style, local_keeps
 from skillwire.host.styles.spec import (
     fenced_skill,
@@ -35,12 +35,12 @@ _SHORT: Final = "short-description"
 _MENTION: Final = re.compile(r"(?<![\w$\\])\$([^\W_][\w.:/~-]*)")
 
 
-def call(skill: RegisteredSkill) -> str:
+def call(skill: HostSkill) -> str:
     """The exact call that opens a server's skill."""
     return f"{READ_TOOL}(server={json.dumps(skill.origin.label)}, uri={json.dumps(skill.uri)})"
 
 
-def tag(skill: RegisteredSkill) -> str:
+def tag(skill: HostSkill) -> str:
     return "" if skill.origin.is_local else f"(server: {skill.origin.label})"
 
 
@@ -52,10 +52,10 @@ def short_description(entry: SkillEntry) -> str | None:
     return found if isinstance(found, str) and found.strip() else None
 
 
-def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     """The block. It mentions servers only if one of them has a skill in it."""
 
-    def item(skill: RegisteredSkill) -> str:
+    def item(skill: HostSkill) -> str:
         said = list_description(skill, context.limits, text=short_description(skill.entry))
         if skill.origin.is_local:
             path = clean_line(context.path_of(skill) or skill.uri).text
@@ -63,22 +63,22 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
         uri = clean_line(skill.uri).text
         return f"- {skill.handle}: {said} (uri: {uri}, server: {skill.origin.label})"
 
-    def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
+    def frame(items: Sequence[str], omitted: int, shown: Sequence[HostSkill]) -> str:
         preamble = [_PREAMBLE] if has_server_skills(shown) else []
         return "\n".join(["## Skills", _HOW, *preamble, *items, *omitted_lines(omitted)])
 
     return fit_catalog(skills, item, frame, limits=context.limits)
 
 
-def mention(skill: RegisteredSkill) -> str:
+def mention(skill: HostSkill) -> str:
     """What tells a model to load a server's skill that the user mentioned."""
     return f"call {call(skill)}"
 
 
-def mentioned(message: str, skills: Sequence[RegisteredSkill]) -> Sequence[RegisteredSkill]:
+def mentioned(message: str, skills: Sequence[HostSkill]) -> Sequence[HostSkill]:
     """The skills that a user's message mentions as `$name`, each once, in order."""
-    by_name: dict[str, RegisteredSkill] = {fold_handle(skill.handle): skill for skill in skills}
-    found: dict[str, RegisteredSkill] = {}
+    by_name: dict[str, HostSkill] = {fold_handle(skill.handle): skill for skill in skills}
+    found: dict[str, HostSkill] = {}
     for match in _MENTION.finditer(message):
         name = match[1]
         # `$refunds.` at the end of a sentence is `$refunds`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from skillwire.catalog import CatalogText, RegisteredSkill, clean_handle, fit_catalog
+from skillwire.catalog import CatalogText, HostSkill, clean_handle, fit_catalog
 from skillwire.consent import file_lines, single_file
 from skillwire.host.styles.base import (
     Actions,
@@ -38,14 +38,14 @@ def source(origin: Origin) -> str:
     return f"local:{origin.label}" if origin.is_local else f"mcp:{origin.label}"
 
 
-def tag(skill: RegisteredSkill) -> str:
+def tag(skill: HostSkill) -> str:
     return "" if skill.origin.is_local else f"[{source(skill.origin)}]"
 
 
-def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     """One element for each skill, with every string of a server escaped."""
 
-    def item(skill: RegisteredSkill) -> str:
+    def item(skill: HostSkill) -> str:
         said = clean_line(skill.entry.description, limit=context.limits.description_chars).text
         place = context.path_of(skill) or skill.uri
         return (
@@ -55,7 +55,7 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
             f"<location>{escape_xml(clean_line(place).text)}</location></skill>"
         )
 
-    def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
+    def frame(items: Sequence[str], omitted: int, shown: Sequence[HostSkill]) -> str:
         lines = ["<available_skills>", f"To use one of these, call {ACTIVATE_TOOL} with its name."]
         if has_server_skills(shown):
             lines.append(

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from skillwire.catalog import (
     LOAD_TOOL,
     CatalogText,
-    RegisteredSkill,
+    HostSkill,
     clean_handle,
     fit_catalog,
     plain_name,
@@ -43,7 +43,7 @@ _SERVERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoadTarget:
     """What `load_skill` was asked for: a skill, or a file of one."""
 
     name: str
@@ -57,18 +57,18 @@ def spellings(origin: Origin, entry: SkillEntry) -> tuple[str, ...]:
     return name, f"{origin.label}__{name}", f"{origin.label}__{path}"
 
 
-def tag(skill: RegisteredSkill) -> str:
+def tag(skill: HostSkill) -> str:
     return "" if skill.origin.is_local else f"MCP · {skill.origin.label}"
 
 
-def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     """The section for each turn: a sentence, then one bullet for each skill."""
 
-    def item(skill: RegisteredSkill) -> str:
+    def item(skill: HostSkill) -> str:
         said = list_description(skill, context.limits).replace("•", "·")
         return f"• {skill.handle} ({skill.origin.label}) - {said}"
 
-    def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
+    def frame(items: Sequence[str], omitted: int, shown: Sequence[HostSkill]) -> str:
         # O2: local skills first, then those of servers in their own section.
         local = sum(skill.origin.is_local for skill in shown[: len(items)])
         lines = ["# Skills", _HOW, *items[:local]]
@@ -80,7 +80,7 @@ def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> Catalo
     return fit_catalog(skills, item, frame, limits=context.limits)
 
 
-def target(text: str, known: Callable[[str], bool]) -> Target:
+def target(text: str, known: Callable[[str], bool]) -> LoadTarget:
     """What a name refers to. The whole text is tried first, then the longest prefix that is a name."""
     if looks_like_uri(text):
         raise _refused(f"{shown(text)} is a URI", f"read it with {RESOURCE_TOOL}")
@@ -89,11 +89,11 @@ def target(text: str, known: Callable[[str], bool]) -> Target:
         # FMT-9: refused by its form, before anything is looked up.
         raise _refused(f"{shown(text)} is not a path inside a skill", "write it as name/path/to/file")
     if known(text):
-        return Target(text)
+        return LoadTarget(text)
     for at in sorted((at for at, char in enumerate(text) if char == "/"), reverse=True):
         if text[at + 1 :] and known(text[:at]):
-            return Target(text[:at], text[at + 1 :])
-    return Target(text)
+            return LoadTarget(text[:at], text[at + 1 :])
+    return LoadTarget(text)
 
 
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:

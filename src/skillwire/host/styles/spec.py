@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from skillwire.catalog import LIST_TOOL, LOAD_TOOL, READ_TOOL, RegisteredSkill, clean_handle, heading
+from skillwire.catalog import LIST_TOOL, LOAD_TOOL, READ_TOOL, HostSkill, clean_handle, heading
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolAction, ToolSpec
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SkillUri, path_below, skill_root
@@ -95,7 +95,7 @@ def escape_body(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def list_description(skill: RegisteredSkill, limits: Limits, *, text: str | None = None) -> str:
+def list_description(skill: HostSkill, limits: Limits, *, text: str | None = None) -> str:
     """A description for a list in plain text.
 
     A server's text has only square brackets. Round ones are ours: they say which skills are local (SEC-1).
@@ -121,7 +121,7 @@ def omitted_lines(omitted: int) -> list[str]:
     return [line] if omitted else []
 
 
-def has_server_skills(skills: Sequence[RegisteredSkill]) -> bool:
+def has_server_skills(skills: Sequence[HostSkill]) -> bool:
     return any(not skill.origin.is_local for skill in skills)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from skillwire.catalog import Registry
+from skillwire.catalog import SkillTable
 from skillwire.host.styles.base import Layer, Rank, Style
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import DYNAMIC, SkillEntry, parse_uri
@@ -59,8 +59,8 @@ def _departures(style: Style) -> list[str]:
     return [*caps, *(["`plain_uris`"] if style.plain_uris else [])]
 
 
-def _registry(style: Style, *origins: Origin) -> Registry:
-    registry = Registry(style.naming(_RANKS))
+def _registry(style: Style, *origins: Origin) -> SkillTable:
+    registry = SkillTable(style.naming(_RANKS))
     registry.replace_many({origin: [_ENTRY] for origin in origins})
     return registry
 

@@ -8,7 +8,7 @@ from typing import Final
 from skillwire.catalog import (
     READ_TOOL,
     CatalogText,
-    RegisteredSkill,
+    HostSkill,
     clean_handle,
     fit_catalog,
     plain_name,
@@ -41,24 +41,24 @@ def spellings(origin: Origin, entry: SkillEntry) -> tuple[str, ...]:
     return (f"{origin.label}:{path_name(entry.uri)}",)
 
 
-def virtual_path(skill: RegisteredSkill) -> str:
+def virtual_path(skill: HostSkill) -> str:
     """A stand-in for the path of a server's skill. Its brackets distinguish it from every real path."""
     if skill.origin.is_local:
         return ""
     return f"<mcp:{skill.origin.label}:{path_name(skill.uri)}>"
 
 
-def catalog(skills: Sequence[RegisteredSkill], context: RenderContext) -> CatalogText:
+def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     """One line for each skill: its name, where it is, what it does and when to use it."""
 
-    def item(skill: RegisteredSkill) -> str:
+    def item(skill: HostSkill) -> str:
         when = typed_fields(skill.entry.frontmatter).when_to_use
         said = list_description(skill, context.limits)
         place = f" {virtual_path(skill)}" if not skill.origin.is_local else ""
         use = f" Use when: {list_description(skill, context.limits, text=when)}" if when else ""
         return f"- {skill.handle}{place}: {said}{use}"
 
-    def frame(items: Sequence[str], omitted: int, shown: Sequence[RegisteredSkill]) -> str:
+    def frame(items: Sequence[str], omitted: int, shown: Sequence[HostSkill]) -> str:
         lines = ["Skills that can be loaded with load_skill, by name:", *items]
         if has_server_skills(shown):
             lines.append(

@@ -35,7 +35,7 @@ from skillwire.server.http.asgi import (
     replay,
     respond,
 )
-from skillwire.server.http.frontend import MCP_PATH, Gauges, HttpFrontend, Route, State, Status
+from skillwire.server.http.frontend import MCP_PATH, Gauges, HttpFrontend, Route, ServiceStatus, State
 from skillwire.server.http.pool import ViewPool
 from skillwire.server.library import SkillLibrary
 from skillwire.skill import DYNAMIC, Digest, SkillEntry, digest_of, path_below, skill_root
@@ -302,7 +302,7 @@ def library_app(
         pool,
         routes,
         view_of=lambda _caller, _headers: _ONLY,
-        status=Status(state=state, health=health, gauges=gauges),
+        status=ServiceStatus(state=state, health=health, gauges=gauges),
         running=running,
         allowed_hosts=allowed_hosts,
         limits=limits,

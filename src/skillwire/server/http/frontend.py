@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeAlias
 
-from skillwire.access import C, Identity, RateLimit, Refusal
+from skillwire.access import AccessRefusal, C, Identity, RateLimit
 from skillwire.access.oauth import METADATA_PATH
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -67,7 +67,7 @@ class Route(Generic[C]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class ServiceStatus:
     """How a product is, for its operator."""
 
     state: Callable[[], Awaitable[State]]
@@ -101,7 +101,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
         routes: Iterable[Route[C]] = (),
         *,
         view_of: Callable[[C, Headers], K],
-        status: Status,
+        status: ServiceStatus,
         running: Callable[[], AbstractAsyncContextManager[object]],
         allowed_hosts: Iterable[str] = (),
         owner_of: Callable[[K], C | None] = lambda _key: None,
@@ -164,7 +164,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
         except SourceError as error:
             await self._report_outage(scope, send, error)
             return
-        if isinstance(caller, Refusal):
+        if isinstance(caller, AccessRefusal):
             await self.refuse(scope, send, caller)
             return
         scope[CALLER] = caller
@@ -210,7 +210,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
             return
         try:
             if view.is_revoked:  # While it started, or while this request came in.
-                await self.refuse(scope, send, Refusal(status=401, reason="the caller was revoked"))
+                await self.refuse(scope, send, AccessRefusal(status=401, reason="the caller was revoked"))
             else:
                 await view.app(scope, receive, send)
         finally:
@@ -259,7 +259,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
 
     # Responses of the frontend itself
 
-    async def refuse(self, scope: Scope, send: Send, refusal: Refusal) -> None:
+    async def refuse(self, scope: Scope, send: Send, refusal: AccessRefusal) -> None:
         """Respond to a request of somebody who is not known, and say how to sign in."""
         self.telemetry.warn(
             _log, f"token {refusal.status}", f"{refusal.status} for {_client(scope)}: {refusal.reason}"
@@ -307,7 +307,9 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
         if caller.is_operator:
             await self.report(path, scope, send)
         elif not caller.credential and self._identity.metadata_url:
-            await self.refuse(scope, send, Refusal(status=401, reason="there is no token", is_given=False))
+            await self.refuse(
+                scope, send, AccessRefusal(status=401, reason="there is no token", is_given=False)
+            )
         else:
             text = "This is for operators: use a token with that permission, or the listener of --metrics.\n"
             await respond(scope, send, 403, text)
@@ -401,7 +403,7 @@ class HostNames:
 class _BoundedStatus:
     """A status whose readiness is asked once a second at most, and for a limited time."""
 
-    def __init__(self, status: Status, seconds: float) -> None:
+    def __init__(self, status: ServiceStatus, seconds: float) -> None:
         self.health = status.health
         self.gauges = status.gauges
         self._status = status

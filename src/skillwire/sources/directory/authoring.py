@@ -28,7 +28,7 @@ from skillwire.skill.lint_report import Linted
 from skillwire.sources.directory.builder import Rules
 from skillwire.sources.directory.files import Root, find_reach, parse_root
 from skillwire.sources.directory.scan import scan
-from skillwire.sources.directory.walk import FoundSkill, Walk
+from skillwire.sources.directory.walk import MeasuredSkill, Walk
 from skillwire.text import shown
 from skillwire.trust import (
     MAX_BUNDLE_BYTES,
@@ -81,7 +81,7 @@ def read_files(path: Path) -> SkillFolder:
     """
     directory = _directory_of(path)
     root = parse_root(directory)
-    found: list[FoundSkill] = []
+    found: list[MeasuredSkill] = []
     rules = Rules(allow_oversize=True)
     Walk(root, limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=rules, on_skill=found.append).run()
     real = str(directory.resolve())
@@ -91,7 +91,7 @@ def read_files(path: Path) -> SkillFolder:
     raise _no_skill(path)
 
 
-def _digests(directory: Path, skill: FoundSkill) -> dict[str, Digest]:
+def _digests(directory: Path, skill: MeasuredSkill) -> dict[str, Digest]:
     if sum(skill.files.values()) > DEFAULT_LIMITS.bytes_per_skill:
         raise LimitExceeded(
             f"{shown(str(directory))} is larger than a skill may be: its signature is not checked"
@@ -384,11 +384,11 @@ def _is_skill_md(path: Path) -> bool:
         return False  # Opening it as a directory reports what is wrong.
 
 
-def _skills(root: Root, given: Path) -> tuple[Walk, list[tuple[FoundSkill, Path]]]:
+def _skills(root: Root, given: Path) -> tuple[Walk, list[tuple[MeasuredSkill, Path]]]:
     """Walk by the server's rules, so that both agree on what a skill is and what belongs to it."""
-    found: list[tuple[FoundSkill, Path]] = []
+    found: list[tuple[MeasuredSkill, Path]] = []
 
-    def take(skill: FoundSkill) -> None:
+    def take(skill: MeasuredSkill) -> None:
         found.append((skill, given / Path(skill.directory).relative_to(root.path)))
 
     # All files of a skill must be known, whatever its size, before a reference is reported as missing.
@@ -436,7 +436,7 @@ def _left_out(root: Root) -> dict[str, tuple[Issue, ...]]:
     return found
 
 
-def _lint(skill: FoundSkill, directory: Path, directories: set[Path]) -> Linted:
+def _lint(skill: MeasuredSkill, directory: Path, directories: set[Path]) -> Linted:
     found = [*skill.issues]
     if SIGNATURE_FILE in skill.files:
         found += signature_issues(Path(skill.directory))
@@ -454,7 +454,7 @@ def _lint(skill: FoundSkill, directory: Path, directories: set[Path]) -> Linted:
     return Linted(str(directory), tuple(issues), estimate_tokens(skill.skill_md))
 
 
-def _text_issues(skill: FoundSkill, directories: set[Path]) -> Iterator[Issue]:
+def _text_issues(skill: MeasuredSkill, directories: set[Path]) -> Iterator[Issue]:
     """Issues of the text files of a skill: characters that a model reads and a person does not see, and
     references that mean something else from the skill's root.
 

@@ -1,4 +1,4 @@
-"""Bench: reads each file of a skill once, then validates them together.
+"""SkillFinisher: reads each file of a skill once, then validates them together.
 
 Nothing is read before all files are known, so that a skill that is too large is not read at all.
 """
@@ -15,14 +15,22 @@ from skillwire.errors import FormatError, SourceError
 from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonValue
 from skillwire.limits import MIB, Limits
-from skillwire.skill import SKILL_FILE, Draft, SkillEntry, SkillResource, SkillUri, read_fields, shown_uri
+from skillwire.skill import (
+    SKILL_FILE,
+    DraftDetails,
+    SkillEntry,
+    SkillResource,
+    SkillUri,
+    read_fields,
+    shown_uri,
+)
 from skillwire.skill.files import LFS_POINTER, holds_private_key, may_hold_private_key
 from skillwire.sources.base import Problem
 from skillwire.sources.directory.files import (
     STAMP_BYTES,
     FileRecord,
+    LinkScope,
     OpenDirectory,
-    Reach,
     Root,
     hash_file,
     is_as_stamped,
@@ -55,7 +63,7 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSkill:
+class MeasuredSkill:
     """A skill on disk, valid or not. `issues` are those found by the walk. `files` has the size of every file
     by its path below the directory, with forward slashes.
     """
@@ -186,10 +194,10 @@ class Known:
         return record if record.is_unchanged(file.status) else None
 
 
-class Bench:
+class SkillFinisher:
     """Finishes skills: reads and hashes their files, and validates their fields."""
 
-    def __init__(self, root: Root, *, limits: Limits, reach: Reach, rules: Rules, known: Known) -> None:
+    def __init__(self, root: Root, *, limits: Limits, reach: LinkScope, rules: Rules, known: Known) -> None:
         self._root = root
         self._limits = limits
         self._reach = reach
@@ -203,7 +211,7 @@ class Bench:
         limits = self._limits
         return builder.file_count > limits.files_per_skill or builder.byte_count > limits.bytes_per_skill
 
-    def measure(self, builder: SkillBuilder) -> FoundSkill:
+    def measure(self, builder: SkillBuilder) -> MeasuredSkill:
         """Read `SKILL.md` and the first bytes of every other file, and validate nothing."""
         skill_md: bytes | None = None
         files: dict[str, int] = {}
@@ -232,14 +240,14 @@ class Bench:
             elif is_skill_md:
                 skill_md = head
             files[os.path.relpath(file.walked, builder.directory).replace(os.sep, "/")] = file.status.st_size
-        return FoundSkill(builder.uri, builder.directory, skill_md, files, tuple(builder.issues))
+        return MeasuredSkill(builder.uri, builder.directory, skill_md, files, tuple(builder.issues))
 
     def finish(self, builder: SkillBuilder) -> ScannedSkill | Problem:
         """The skill, or the reasons why it is invalid. Skills that will not be served are not read. An
         unchanged skill is returned as the same object.
         """
         frontmatter: Mapping[str, JsonValue] = {}
-        draft: Draft | None = None
+        draft: DraftDetails | None = None
         before = None
         if not self.is_oversize(builder):
             before = self._known.skills.get(builder.uri)
@@ -299,7 +307,7 @@ class Bench:
 
     def _frontmatter(
         self, builder: SkillBuilder, before: ScannedSkill | None
-    ) -> tuple[Mapping[str, JsonValue], Draft | None]:
+    ) -> tuple[Mapping[str, JsonValue], DraftDetails | None]:
         """The frontmatter, reused if `SKILL.md` has not changed, and how it was completed."""
         file = builder.skill_md
         if file is not None and before is not None and (record := self._known.record(file, before)):

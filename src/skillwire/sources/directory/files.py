@@ -48,7 +48,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class LinkScope:
     """The directories that links may lead into; all other targets are never opened.
 
     `bases` are real paths. With `everywhere`, a link may lead anywhere except to credentials.
@@ -73,7 +73,7 @@ class Reach:
         return base is not None and all(map(is_linkable, path[len(base) :].split(os.sep)))
 
 
-def find_reach(roots: Iterable[Root], *, everywhere: bool = False, home: Path | None = None) -> Reach:
+def find_reach(roots: Iterable[Root], *, everywhere: bool = False, home: Path | None = None) -> LinkScope:
     """Where the links of these roots may lead: into any of them, the user's skill folders, or the repository
     or project around a root.
     """
@@ -87,7 +87,7 @@ def find_reach(roots: Iterable[Root], *, everywhere: bool = False, home: Path | 
         path = os.path.realpath(home / folder)
         if os.path.isdir(path):
             bases[path] = None
-    return Reach(tuple(bases), everywhere)
+    return LinkScope(tuple(bases), everywhere)
 
 
 def _project_of(path: Path, home: Path) -> Path | None:

@@ -36,7 +36,7 @@ from skillwire.skill import (
 )
 from skillwire.sources.base import Conflict, Problem, directories_down_to, resolve_conflicts
 from skillwire.sources.directory.builder import Known, Rules
-from skillwire.sources.directory.files import Reach, Root
+from skillwire.sources.directory.files import LinkScope, Root
 from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill, Snapshot
 from skillwire.sources.directory.walk import Walk
 from skillwire.text import shown
@@ -49,7 +49,7 @@ def scan(
     roots: Sequence[Root],
     *,
     limits: Limits,
-    reach: Reach,
+    reach: LinkScope,
     rules: Rules,
     known: Known | None = None,
     before: Snapshot | None = None,

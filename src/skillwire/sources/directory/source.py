@@ -34,7 +34,7 @@ from skillwire.sources.directory.cache import ScanCache
 from skillwire.sources.directory.files import (
     FileRecord,
     FileValidator,
-    Reach,
+    LinkScope,
     Root,
     find_reach,
     hash_file,
@@ -107,7 +107,7 @@ class DirectorySource(Source):
             only=None if only is None else frozenset(only),
         )
         self._follow_links = follow_links
-        self._reach = Reach(())
+        self._reach = LinkScope(())
         self._scanning = anyio.Lock()
         self._missing: dict[SkillUri, ScannedSkill] = {}
         self._saving = threading.Lock()

@@ -1,5 +1,5 @@
 """One walk over a directory of skills, which hashes files as they are read. A link is followed if its target
-is allowed (`Reach`) and not a cycle; any other link is reported with its target. Devices and pipes are
+is allowed (`LinkScope`) and not a cycle; any other link is reported with its target. Devices and pipes are
 skipped. Credentials are never part of a skill. An unreadable file only affects its own skill.
 """
 
@@ -18,11 +18,18 @@ from skillwire.limits import Limits
 from skillwire.skill import SKILL_FILE, SkillUri, belongs_to_skill, child_uri, make_uri, shown_uri
 from skillwire.skill.files import is_credential_name
 from skillwire.sources.base import Problem
-from skillwire.sources.directory.builder import Bench, FoundFile, FoundSkill, Known, Rules, SkillBuilder
-from skillwire.sources.directory.files import OpenDirectory, Reach, Root, is_passing, relative_path
+from skillwire.sources.directory.builder import (
+    FoundFile,
+    Known,
+    MeasuredSkill,
+    Rules,
+    SkillBuilder,
+    SkillFinisher,
+)
+from skillwire.sources.directory.files import LinkScope, OpenDirectory, Root, is_passing, relative_path
 from skillwire.sources.directory.snapshot import ScannedSkill
 
-__all__ = ["FoundSkill", "Known", "Rules", "Walk"]
+__all__ = ["Known", "MeasuredSkill", "Rules", "Walk"]
 
 _SKILL_FILE_LOWER: Final = SKILL_FILE.lower()
 _name_of: Final = attrgetter("name")
@@ -84,10 +91,10 @@ class Walk:
         root: Root,
         *,
         limits: Limits,
-        reach: Reach | None = None,
+        reach: LinkScope | None = None,
         rules: Rules = Rules(),  # noqa: B008 - frozen
         known: Known | None = None,
-        on_skill: Callable[[FoundSkill], None] | None = None,
+        on_skill: Callable[[MeasuredSkill], None] | None = None,
     ) -> None:
         self.skills: list[ScannedSkill] = []
         self.problems: list[Problem] = []
@@ -96,10 +103,12 @@ class Walk:
         self._root = root
         self._inside = os.path.join(root.path, "")
         self._limits = limits
-        self._reach = Reach((str(root.path),)) if reach is None else reach
+        self._reach = LinkScope((str(root.path),)) if reach is None else reach
         self._only = rules.only
         self._is_local = rules.local
-        self._bench = Bench(root, limits=limits, reach=self._reach, rules=rules, known=known or Known())
+        self._bench = SkillFinisher(
+            root, limits=limits, reach=self._reach, rules=rules, known=known or Known()
+        )
         self._on_skill = on_skill
         self._directories = 0
 

@@ -1,4 +1,4 @@
-"""Registry: the skills of all origins, each with a unique handle (ENT-4, ENT-5).
+"""SkillTable: the skills of all origins, each with a unique handle (ENT-4, ENT-5).
 
 A handle that was shown or looked up once means the same skill for the life of the registry. If a second skill
 has the same name, both are qualified from then on; the old handle still means the first. Every collision is
@@ -22,7 +22,7 @@ _NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredSkill:
+class HostSkill:
     """A skill of the registry. `listed` is false if it was only found by its URI."""
 
     origin: Origin
@@ -40,18 +40,18 @@ class RegisteredSkill:
         return SkillKey(self.origin, self.entry.uri)
 
 
-def copies_of(skills: Iterable[RegisteredSkill]) -> dict[SkillKey, tuple[RegisteredSkill, ...]]:
+def copies_of(skills: Iterable[HostSkill]) -> dict[SkillKey, tuple[HostSkill, ...]]:
     """The other skills with the name and exactly the files of a skill, by the one that stands for them.
 
     That is the user's own, then the one with the first label, in whichever order they come. A skill without
     digests is nobody's copy. Only names that occur twice cost anything.
     """
-    by_name: dict[str, list[RegisteredSkill]] = {}
+    by_name: dict[str, list[HostSkill]] = {}
     for skill in skills:
         by_name.setdefault(skill.entry.name, []).append(skill)
-    found: dict[SkillKey, tuple[RegisteredSkill, ...]] = {}
+    found: dict[SkillKey, tuple[HostSkill, ...]] = {}
     for alike in by_name.values():
-        groups: dict[str, list[RegisteredSkill]] = {}
+        groups: dict[str, list[HostSkill]] = {}
         for skill in sorted(alike, key=_preference) if len(alike) > 1 else ():
             if digest := _digest_of(skill.entry):
                 groups.setdefault(digest, []).append(skill)
@@ -59,18 +59,18 @@ def copies_of(skills: Iterable[RegisteredSkill]) -> dict[SkillKey, tuple[Registe
     return found
 
 
-def without_copies(skills: Sequence[RegisteredSkill]) -> tuple[RegisteredSkill, ...]:
+def without_copies(skills: Sequence[HostSkill]) -> tuple[HostSkill, ...]:
     """The skills, and of equal ones the first: a model has no use for the same text under two names."""
     copies = {copy.key for group in copies_of(skills).values() for copy in group}
     return tuple(skill for skill in skills if skill.key not in copies) if copies else tuple(skills)
 
 
-def _preference(skill: RegisteredSkill) -> tuple[str, str, str]:
+def _preference(skill: HostSkill) -> tuple[str, str, str]:
     """The order of equal skills: the user's own comes first, then the first label."""
     return skill.origin.kind, skill.origin.label, skill.uri
 
 
-def _are_copies(skills: Sequence[RegisteredSkill]) -> bool:
+def _are_copies(skills: Sequence[HostSkill]) -> bool:
     """Whether all of them have the same name and files."""
     return len(copies_of(skills).get(skills[0].key, ())) == len(skills) - 1
 
@@ -87,7 +87,7 @@ class Collision:
     """Several skills have the same name. `skills` have the handles that are shown instead."""
 
     handle: str
-    skills: tuple[RegisteredSkill, ...]
+    skills: tuple[HostSkill, ...]
 
     def __str__(self) -> str:
         each = ", ".join(f"{skill.handle} from {skill.origin}" for skill in self.skills)
@@ -102,9 +102,9 @@ class Changes:
     are those that the update brought about, not those that were there before.
     """
 
-    added: tuple[RegisteredSkill, ...] = ()
-    changed: tuple[RegisteredSkill, ...] = ()
-    removed: tuple[RegisteredSkill, ...] = ()
+    added: tuple[HostSkill, ...] = ()
+    changed: tuple[HostSkill, ...] = ()
+    removed: tuple[HostSkill, ...] = ()
     collisions: tuple[Collision, ...] = ()
     repeated: tuple[SkillKey, ...] = ()
 
@@ -126,7 +126,7 @@ class _Record:
 _Records: TypeAlias = dict[Origin, dict[SkillUri, _Record]]
 
 
-class Registry:
+class SkillTable:
     """Skills by (origin, URI), and their handles."""
 
     def __init__(self, naming: Naming = SPEC_NAMING) -> None:
@@ -138,18 +138,18 @@ class Registry:
         self._origins: dict[str, Origin] = {}
         self._disabled: set[SkillKey] = set()
         self._watchers: list[Callable[[Changes], None]] = []
-        self._foreseen: _Records = {}
+        self._prepared: _Records = {}
         # Cached results of frequent calls, until something changes.
-        self._listed: dict[bool, tuple[RegisteredSkill, ...]] = {}
+        self._listed: dict[bool, tuple[HostSkill, ...]] = {}
         self._uris: dict[Origin, frozenset[SkillUri]] = {}
 
     def watch(self, tell: Callable[[Changes], None]) -> None:
         """Call a function after every update from now on."""
         self._watchers.append(tell)
 
-    def foresee(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
+    def prepare(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
         """Compute the possible handles of these skills in advance, so that adding them takes less time."""
-        self._foreseen[origin] = {entry.uri: self._record(origin, entry, listed=True) for entry in entries}
+        self._prepared[origin] = {entry.uri: self._record(origin, entry, listed=True) for entry in entries}
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry]) -> Changes:
         """Replace the listing of an origin. Skills added by URI are kept: a listing may be partial."""
@@ -169,7 +169,7 @@ class Registry:
             known = self._records.get(origin, {})
             records[origin] = {uri: record for uri, record in known.items() if not record.listed}
             records[origin] |= {uri: self._record(origin, entry, listed=True) for uri, entry in fresh.items()}
-        self._foreseen.clear()
+        self._prepared.clear()
         return self._update(records, tuple(dict.fromkeys(repeated)))
 
     def add(self, origin: Origin, entry: SkillEntry) -> Changes:
@@ -196,7 +196,7 @@ class Registry:
         for tell in self._watchers:
             tell(Changes())
 
-    def skills(self, *, disabled: bool = False) -> tuple[RegisteredSkill, ...]:
+    def skills(self, *, disabled: bool = False) -> tuple[HostSkill, ...]:
         """The enabled skills, or with `disabled` all; local ones first, then by label.
 
         Returns the same tuple while nothing changes.
@@ -217,12 +217,12 @@ class Registry:
             self._uris[origin] = frozenset(self._records.get(origin, ()))
         return self._uris[origin]
 
-    def get(self, key: SkillKey) -> RegisteredSkill | None:
+    def get(self, key: SkillKey) -> HostSkill | None:
         """The skill of this origin and URI, enabled or not."""
         record = self._at(key)
         return self._skill(record) if record is not None else None
 
-    def find(self, handle: str) -> RegisteredSkill:
+    def find(self, handle: str) -> HostSkill:
         """The skill that a handle means; `SkillNotFound` or `AmbiguousName` otherwise."""
         if handle in self._meanings:
             return self._usable(self._meanings[handle], handle)
@@ -241,7 +241,7 @@ class Registry:
         self._meanings[handle] = skill.key
         return skill
 
-    def find_uri(self, uri: SkillUri, label: str | None = None) -> RegisteredSkill:
+    def find_uri(self, uri: SkillUri, label: str | None = None) -> HostSkill:
         """The skill with this URI, on the server of this label if one is given."""
         keys = [
             known[uri].key
@@ -276,7 +276,7 @@ class Registry:
 
     def _record(self, origin: Origin, entry: SkillEntry, *, listed: bool) -> _Record:
         uri = entry.uri
-        known = self._foreseen.get(origin, {}).get(uri) or self._records.get(origin, {}).get(uri)
+        known = self._prepared.get(origin, {}).get(uri) or self._records.get(origin, {}).get(uri)
         if known is not None and (known.entry is entry or known.entry == entry):
             return (
                 known
@@ -363,16 +363,14 @@ class Registry:
     def _keeper(self, records: Iterable[_Record]) -> SkillKey | None:
         return self._naming.keeper([record.key for record in records])
 
-    def _skill(self, record: _Record) -> RegisteredSkill:
+    def _skill(self, record: _Record) -> HostSkill:
         key = record.key
-        return RegisteredSkill(
-            key.origin, record.entry, self._shown[key], key not in self._disabled, record.listed
-        )
+        return HostSkill(key.origin, record.entry, self._shown[key], key not in self._disabled, record.listed)
 
-    def _required(self, key: SkillKey) -> RegisteredSkill:
+    def _required(self, key: SkillKey) -> HostSkill:
         return self._skill(self._records[key.origin][key.uri])
 
-    def _usable(self, key: SkillKey, called: str) -> RegisteredSkill:
+    def _usable(self, key: SkillKey, called: str) -> HostSkill:
         record = self._at(key)
         if record is None:
             raise self._not_found(called)

@@ -1,4 +1,4 @@
-"""Draft: a well-formed version to be published; and what a registry reports about versions."""
+"""Publication: a well-formed version to be published; and what a registry reports about versions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SkillPath:
     """A file or a directory of a skill.
 
     Without a version, it is in the version that a channel points to. `path` is relative to the skill; it is
@@ -52,7 +52,7 @@ def root_uri(namespace: str, name: str, version: str | None = None) -> SkillUri:
     return make_uri([namespace, *([f"@{version}"] if version is not None else []), name])
 
 
-def parse_place(uri: SkillUri) -> Place:
+def parse_skill_path(uri: SkillUri) -> SkillPath:
     """What a URI names, or `SkillNotFound` where it cannot name anything in a skill of a registry."""
     parts = split_uri(uri)
     segments = parts.segments
@@ -61,7 +61,7 @@ def parse_place(uri: SkillUri) -> Place:
         version, segments = segments[0][1:], segments[1:]
     if parts.scheme != SCHEME or not segments:
         raise SkillNotFound(f"No skill is served at {shown_uri(uri)}", uri=uri)
-    return Place(parts.authority, segments[0], version, "/".join(segments[1:]))
+    return SkillPath(parts.authority, segments[0], version, "/".join(segments[1:]))
 
 
 def checked_namespace(text: str) -> str:
@@ -103,10 +103,11 @@ class FileRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Publication:
     """A version to be published, and the channel that will point to it.
 
-    `parse_draft` and `draft_of` make one that is well formed. The name of the skill is in its `SKILL.md`.
+    `parse_publication` and `publication_of` make one that is well formed. The name of the skill is in
+    its `SKILL.md`.
     """
 
     namespace: str
@@ -165,7 +166,7 @@ class UploadRow:
     at: int
 
 
-def draft_of(
+def publication_of(
     namespace: str,
     version: str,
     channel: str,
@@ -174,7 +175,7 @@ def draft_of(
     promote: bool = True,
     expect: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
-) -> Draft:
+) -> Publication:
     """A draft of well-formed parts, or the `FormatError` or `LimitExceeded` that says what is wrong."""
     rows = tuple(sorted(contents, key=lambda file: file.path))
     if len(rows) > limits.files_per_skill or sum(row.size for row in rows) > limits.bytes_per_skill:
@@ -183,7 +184,7 @@ def draft_of(
             f"{limits.files_per_skill:,} files and {limits.bytes_per_skill:,} bytes can be published"
         )
     check_portable((row.path for row in rows), limits=limits)
-    draft = Draft(
+    draft = Publication(
         checked_namespace(namespace),
         checked_version(version),
         checked_channel(channel),
@@ -197,7 +198,7 @@ def draft_of(
     return draft
 
 
-def parse_draft(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Draft:
+def parse_publication(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Publication:
     """A draft from JSON as a client sends it."""
     if not isinstance(value, dict):
         raise refused("draft", "the manifest is not an object", "send namespace, version, channel and files")
@@ -213,7 +214,7 @@ def parse_draft(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Draft:
     match fields:
         case {"namespace": str(namespace), "version": str(version), "channel": str(channel)}:
             expect = fields.get("expect")
-            return draft_of(
+            return publication_of(
                 namespace,
                 version,
                 channel,

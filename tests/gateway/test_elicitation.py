@@ -227,7 +227,7 @@ async def test_the_approval_page_is_asked_where_the_client_only_opens_urls(
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = Page()
-    monkeypatch.setattr("skillwire.gateway.asking.modes", lambda ctx: (False, True))
+    monkeypatch.setattr("skillwire.gateway.elicitation.modes", lambda ctx: (False, True))
     gateway = make_gateway(tmp_path, GatewayOptions(page=page), shop=shop())
 
     class Visitor(User):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from properties import examples
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
-from skillwire.catalog import Changes, Naming, RegisteredSkill, Registry, SkillKey
-from skillwire.catalog.registry import copies_of, without_copies
+from skillwire.catalog import Changes, HostSkill, Naming, SkillKey, SkillTable
+from skillwire.catalog.table import copies_of, without_copies
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.skill import SkillEntry, parse_uri
 from skillwire.trust import Origin
@@ -19,17 +19,17 @@ DEEP_REFUNDS = make_entry("skill://acme/refunds/SKILL.md", {"deep.md": b"deeper"
 INVOICES = make_entry("skill://invoices/SKILL.md")
 
 
-def handles(registry: Registry) -> list[str]:
+def handles(registry: SkillTable) -> list[str]:
     return [skill.handle for skill in registry.skills()]
 
 
-def shown(skills: tuple[RegisteredSkill, ...]) -> list[str]:
+def shown(skills: tuple[HostSkill, ...]) -> list[str]:
     return [skill.handle for skill in skills]
 
 
 @pytest.mark.requirement("ENT-5")
 def test_a_unique_name_stays_bare() -> None:
-    registry = Registry()
+    registry = SkillTable()
     changes = registry.replace(DEMO, [REFUNDS, INVOICES])
     assert shown(changes.added) == ["refunds", "invoices"]
     assert handles(registry) == ["invoices", "refunds"]
@@ -45,7 +45,7 @@ def test_a_unique_name_stays_bare() -> None:
 
 @pytest.mark.requirement("ENT-4", "ENT-5")
 def test_a_collision_shows_both_qualified_and_the_old_handle_keeps_meaning_the_first() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     changes = registry.replace(OTHER, [REFUNDS])
     assert handles(registry) == ["demo/refunds", "other/refunds"]
@@ -61,7 +61,7 @@ def test_a_collision_shows_both_qualified_and_the_old_handle_keeps_meaning_the_f
 @pytest.mark.requirement("ENT-5")
 @pytest.mark.parametrize(("first", "second"), [(LOCAL, DEMO), (DEMO, LOCAL), (DEMO, OTHER)])
 def test_shadowing_fails_in_each_direction(first: Origin, second: Origin) -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(first, [REFUNDS])
     registry.replace(second, [REFUNDS])
     registry.clear(first)
@@ -78,7 +78,7 @@ def test_shadowing_fails_in_each_direction(first: Origin, second: Origin) -> Non
 
 @pytest.mark.requirement("ENT-5")
 def test_a_name_that_belonged_to_another_skill_is_not_reused() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     registry.clear(DEMO)
     registry.replace(OTHER, [REFUNDS])
@@ -87,7 +87,7 @@ def test_a_name_that_belonged_to_another_skill_is_not_reused() -> None:
 
 @pytest.mark.requirement("ENT-5")
 def test_two_skills_that_arrive_together_are_both_qualified_and_the_bare_name_is_ambiguous() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace_many({DEMO: [REFUNDS], LOCAL: [make_entry(REFUNDS.uri, {"own.md": b"own"})]})
     assert handles(registry) == ["local/refunds", "demo/refunds"]
     with pytest.raises(AmbiguousName) as caught:
@@ -99,7 +99,7 @@ def test_two_skills_that_arrive_together_are_both_qualified_and_the_bare_name_is
 
 @pytest.mark.requirement("ENT-5")
 def test_copies_of_the_same_files_are_one_skill_by_name_and_the_local_one_is_meant() -> None:
-    registry = Registry()
+    registry = SkillTable()
     elsewhere = make_entry("skill://acme/refunds/SKILL.md")
     registry.replace_many({OTHER: [REFUNDS], DEMO: [elsewhere], LOCAL: [REFUNDS]})
     assert [registry.find("refunds").origin for _ in range(2)] == [LOCAL, LOCAL]
@@ -120,7 +120,7 @@ def test_copies_of_the_same_files_are_one_skill_by_name_and_the_local_one_is_mea
 
 @pytest.mark.requirement("ENT-5")
 def test_a_skill_without_digests_is_no_copy() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace_many({DEMO: [make_entry(dynamic=True)], OTHER: [make_entry(dynamic=True)]})
     assert copies_of(registry.skills()) == {}
     with pytest.raises(AmbiguousName):
@@ -129,7 +129,7 @@ def test_a_skill_without_digests_is_no_copy() -> None:
 
 @pytest.mark.requirement("ENT-5")
 def test_two_skills_of_one_name_on_one_server_are_distinguished_by_path() -> None:
-    registry = Registry()
+    registry = SkillTable()
     changes = registry.replace(DEMO, [REFUNDS, DEEP_REFUNDS])
     assert handles(registry) == ["demo:acme/refunds", "demo:refunds"]
     assert [collision.handle for collision in changes.collisions] == ["refunds"]
@@ -139,7 +139,7 @@ def test_two_skills_of_one_name_on_one_server_are_distinguished_by_path() -> Non
 
 @pytest.mark.requirement("ENT-5")
 def test_a_qualified_handle_keeps_its_meaning_too() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     registry.replace(OTHER, [REFUNDS])
     registry.replace(DEMO, [REFUNDS, DEEP_REFUNDS])
@@ -149,7 +149,7 @@ def test_a_qualified_handle_keeps_its_meaning_too() -> None:
 
 
 def test_skills_that_share_even_their_path_get_distinct_marks() -> None:
-    registry = Registry()
+    registry = SkillTable()
     twin = dataclasses.replace(REFUNDS, uri=parse_uri("other://refunds/SKILL.md"))
     registry.replace(DEMO, [REFUNDS, twin])
     first, second = registry.skills()
@@ -162,7 +162,7 @@ def test_the_longest_handle_is_used_when_a_short_mark_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("skillwire.catalog.naming._SHORT_MARK", 0)
-    registry = Registry()
+    registry = SkillTable()
     twin = dataclasses.replace(REFUNDS, uri=parse_uri("other://refunds/SKILL.md"))
     registry.replace(DEMO, [REFUNDS, twin])
     assert all(len(handle) == len("demo/refunds~") + 64 for handle in handles(registry))
@@ -170,7 +170,7 @@ def test_the_longest_handle_is_used_when_a_short_mark_is_taken(
 
 @pytest.mark.requirement("ENT-5")
 def test_names_that_differ_in_case_alone_collide() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     loud = dataclasses.replace(DEEP_REFUNDS, frontmatter={"name": "REFUNDS"})
     changes = registry.replace(OTHER, [loud])
@@ -180,7 +180,7 @@ def test_names_that_differ_in_case_alone_collide() -> None:
 
 @pytest.mark.requirement("ENT-5")
 def test_a_collision_is_reported_once_and_again_when_a_third_joins() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     assert len(registry.replace(OTHER, [REFUNDS]).collisions) == 1
     assert registry.replace(OTHER, [REFUNDS]) == Changes()
@@ -189,7 +189,7 @@ def test_a_collision_is_reported_once_and_again_when_a_third_joins() -> None:
 
 
 def test_a_qualified_name_finds_a_skill_that_is_shown_bare_and_then_stays_its_name() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     assert registry.find("demo/refunds").handle == "refunds"
     registry.replace(DEMO, [DEEP_REFUNDS])
@@ -203,19 +203,19 @@ def test_a_naming_may_let_one_of_them_keep_the_bare_name() -> None:
         assert isinstance(claimants, list)
         return next((key for key in claimants if key.origin.is_local), None)
 
-    registry = Registry(Naming(keeper=local_first))
+    registry = SkillTable(Naming(keeper=local_first))
     changes = registry.replace_many({DEMO: [REFUNDS], LOCAL: [REFUNDS]})
     assert handles(registry) == ["refunds", "demo/refunds"]
     assert registry.find("refunds").origin == LOCAL
     assert len(changes.collisions) == 1
-    late = Registry(Naming(keeper=local_first))
+    late = SkillTable(Naming(keeper=local_first))
     late.replace(DEMO, [REFUNDS])
     late.replace(LOCAL, [REFUNDS])
     assert late.find("refunds").origin == DEMO
 
 
 def test_replacing_a_listing_says_what_it_did() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS, INVOICES])
     newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""})
     changes = registry.replace(DEMO, [newer, DEEP_REFUNDS])
@@ -227,7 +227,7 @@ def test_replacing_a_listing_says_what_it_did() -> None:
 
 
 def test_an_unchanged_listing_changes_nothing_and_notifies_nobody() -> None:
-    registry = Registry()
+    registry = SkillTable()
     first = make_entry(fields={"level": 1})
     registry.replace_many({DEMO: [first], OTHER: [REFUNDS]})
     before = registry.skills()
@@ -245,7 +245,7 @@ def test_an_unchanged_listing_changes_nothing_and_notifies_nobody() -> None:
 
 
 def test_a_skill_listed_twice_is_reported_when_the_two_differ() -> None:
-    registry = Registry()
+    registry = SkillTable()
     newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""})
     assert registry.replace(DEMO, [REFUNDS, REFUNDS]).repeated == ()
     changes = registry.replace(DEMO, [REFUNDS, newer, newer])
@@ -255,7 +255,7 @@ def test_a_skill_listed_twice_is_reported_when_the_two_differ() -> None:
 
 @pytest.mark.requirement("LST-3")
 def test_a_skill_found_by_its_uri_outlives_a_partial_listing() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     assert shown(registry.add(DEMO, INVOICES).added) == ["invoices"]
     registry.replace(DEMO, [])
@@ -270,7 +270,7 @@ def test_a_skill_found_by_its_uri_outlives_a_partial_listing() -> None:
 
 
 def test_skills_are_disabled_one_by_one() -> None:
-    registry = Registry()
+    registry = SkillTable()
     key = SkillKey(DEMO, REFUNDS.uri)
     registry.set_enabled(key, False)
     registry.replace(DEMO, [REFUNDS, INVOICES])
@@ -291,7 +291,7 @@ def test_skills_are_disabled_one_by_one() -> None:
 
 @pytest.mark.requirement("ENT-4", "LST-3")
 def test_a_uri_on_two_servers_needs_the_server() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace_many({DEMO: [REFUNDS], OTHER: [REFUNDS], LOCAL: [INVOICES]})
     with pytest.raises(
         AmbiguousName, match=r"skill://refunds/SKILL.md fits several .* demo/refunds, other/refunds"
@@ -309,7 +309,7 @@ def test_a_uri_on_two_servers_needs_the_server() -> None:
 
 
 def test_a_name_that_nobody_has_is_answered_with_those_like_it() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace_many({DEMO: [REFUNDS, INVOICES], OTHER: [REFUNDS]})
     with pytest.raises(SkillNotFound, match="did you mean demo/refunds or other/refunds"):
         registry.find("Refund")
@@ -321,7 +321,7 @@ def test_a_name_that_nobody_has_is_answered_with_those_like_it() -> None:
 @pytest.mark.requirement("ENT-5", "SEC-1")
 @pytest.mark.parametrize("origin", [Origin.local("demo"), Origin.mcp("Demo")])
 def test_a_label_belongs_to_one_origin_for_good(origin: Origin) -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     registry.clear(DEMO)
     with pytest.raises(FormatError, match="has the label of MCP server demo"):
@@ -355,7 +355,7 @@ STEPS = st.lists(
 def test_a_handle_is_unique_and_never_changes_its_meaning(
     steps: list[tuple[str, Origin, list[SkillEntry]]],
 ) -> None:
-    registry = Registry()
+    registry = SkillTable()
     meanings: dict[str, SkillKey] = {}
     for verb, origin, entries in steps:
         if verb == "replace":
@@ -379,10 +379,10 @@ def test_a_handle_is_unique_and_never_changes_its_meaning(
 
 
 def test_precomputed_names_are_those_of_the_registered_skills() -> None:
-    registry, plain = Registry(), Registry()
+    registry, plain = SkillTable(), SkillTable()
     newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""}, description="Another one.")
-    registry.foresee(DEMO, [REFUNDS, INVOICES])
-    registry.foresee(OTHER, [REFUNDS])
+    registry.prepare(DEMO, [REFUNDS, INVOICES])
+    registry.prepare(OTHER, [REFUNDS])
     assert registry.skills() == ()
     listings = {DEMO: [newer], OTHER: [REFUNDS]}
     assert registry.replace_many(listings) == plain.replace_many(listings)
@@ -390,7 +390,7 @@ def test_precomputed_names_are_those_of_the_registered_skills() -> None:
 
 
 def test_the_same_skills_are_given_until_something_changes() -> None:
-    registry = Registry()
+    registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
     first = registry.skills()
     assert registry.skills() is first
@@ -406,7 +406,7 @@ def test_the_same_skills_are_given_until_something_changes() -> None:
 
 
 def test_watchers_are_notified_of_every_update() -> None:
-    registry = Registry()
+    registry = SkillTable()
     heard: list[Changes] = []
     registry.watch(heard.append)
     made = [

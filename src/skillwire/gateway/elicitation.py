@@ -1,4 +1,4 @@
-"""ApprovalDesk: asks a caller about a skill that waits for approval, through the client that they use.
+"""ApprovalElicitor: asks a caller about a skill that waits for approval, through the client that they use.
 
 There are three ways, tried in this order:
 
@@ -40,10 +40,10 @@ from skillwire.server.handlers import Context, Handler, is_modern
 from skillwire.skill import SetDigest, SkillResource, SkillUri, digest_of, path_below, skill_root
 from skillwire.text import safe_line
 from skillwire.trust import (
-    Act,
+    AdmissionRequest,
     Allowed,
-    Candidate,
     FileChange,
+    Purpose,
     ResourceSet,
     admit,
     approve,
@@ -56,7 +56,7 @@ _log = logging.getLogger("skillwire.gateway")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CallerQuestion:
     """What a caller has to be asked: may this skill be loaded with exactly these files?"""
 
     offer: Offer
@@ -87,7 +87,7 @@ class Unapproved(ApprovalRequired):
         *,
         offer: Offer,
         reason: str,
-        question: Question | None,
+        question: CallerQuestion | None,
         status: ApprovalStatus,
     ) -> None:
         super().__init__(message, reason=reason, origin=offer.skill.origin.label, uri=offer.uri)
@@ -120,13 +120,13 @@ class Approvals:
         key = self._key(caller, offer)
         return bool(self.store.record(key).last.decision) or self.store.session(key) is not None
 
-    def candidate(self, caller: Caller, offer: Offer, seen: ResourceSet = frozenset()) -> Candidate:
+    def candidate(self, caller: Caller, offer: Offer, seen: ResourceSet = frozenset()) -> AdmissionRequest:
         """What the admission of a skill for a caller depends on."""
         key = self._key(caller, offer)
         facts = replace(offer.upstream.host.feed.candidate(offer.skill), seen=seen)
         return consider(facts, self.store.record(key), session=self.store.session(key))
 
-    async def keep(self, caller: Caller, question: Question, *, how: str) -> None:
+    async def keep(self, caller: Caller, question: CallerQuestion, *, how: str) -> None:
         """Record a caller's yes to exactly what they were asked about."""
         skill = question.offer.skill
         key = self._key(caller, question.offer)
@@ -185,7 +185,7 @@ def approve_command(refused: Unapproved, caller: Caller) -> str:
     return shlex.join(["skillwire", "approve", skill.uri, "--on", skill.origin.label, *who])
 
 
-def question_text(question: Question) -> str:
+def question_text(question: CallerQuestion) -> str:
     """The question to a person, in plain lines. Whatever a server wrote is cleaned, and is quoted as such."""
     offer = question.offer
     skill, entry = offer.skill, offer.skill.entry
@@ -210,7 +210,9 @@ def question_text(question: Question) -> str:
     return "\n".join(lines)
 
 
-def elicitation(question: Question, page: str | None, *, elicitation_id: str | None) -> types.ElicitRequest:
+def elicitation(
+    question: CallerQuestion, page: str | None, *, elicitation_id: str | None
+) -> types.ElicitRequest:
     """The question as a form, or as the URL of a page if there is one."""
     message = question_text(question)
     if page is None:
@@ -255,7 +257,7 @@ _STATE_SECONDS: Final = 900.0
 _MOST_USED: Final = 100_000
 _MOST_LOGGED: Final = 10_000
 
-Record: TypeAlias = Callable[[str, Question | Unapproved, str], None]
+Record: TypeAlias = Callable[[str, CallerQuestion | Unapproved, str], None]
 """Called for each approval and refusal: which it was, what it was about, and how or why."""
 
 
@@ -294,7 +296,7 @@ class _Asked:
 
 
 @dataclass(slots=True, eq=False)
-class ApprovalDesk:
+class ApprovalElicitor:
     """Asks the callers of one gateway.
 
     `page` is for clients that open URLs. A client or a person has `answer_seconds` to answer.
@@ -376,7 +378,7 @@ class ApprovalDesk:
         return _Asked((label, uri, digest), number, at, by_page)
 
     @asynccontextmanager
-    async def turn(self, caller: Caller, question: Question) -> AsyncGenerator[None]:
+    async def turn(self, caller: Caller, question: CallerQuestion) -> AsyncGenerator[None]:
         """Hold this while a caller is asked, so that nobody is asked twice at once about the same thing."""
         key = (caller.name, *question.subject)
         lock = self._turns.setdefault(key, anyio.Lock())
@@ -387,7 +389,7 @@ class ApprovalDesk:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._turns.pop(key, None)
 
-    def page_url(self, caller: Caller, question: Question) -> str | None:
+    def page_url(self, caller: Caller, question: CallerQuestion) -> str | None:
         if self.page is None or question.digest is None:
             return None
         skill = question.offer.skill
@@ -405,7 +407,9 @@ class ApprovalDesk:
 class _Request:
     """One request that may need an approval."""
 
-    def __init__(self, desk: ApprovalDesk, ctx: Context, params: Any, caller: Caller, record: Record) -> None:
+    def __init__(
+        self, desk: ApprovalElicitor, ctx: Context, params: Any, caller: Caller, record: Record
+    ) -> None:
         self._desk = desk
         self._ctx = ctx
         self._params = params
@@ -446,7 +450,7 @@ class _Request:
             self._asked = None
             return await handler(self._ctx, self._params)
 
-    async def ask(self, refused: Unapproved, question: Question) -> Any:
+    async def ask(self, refused: Unapproved, question: CallerQuestion) -> Any:
         """Ask. `None` means yes, and the request can be tried again; else this is the response."""
         form, url = modes(self._ctx)
         page = self._desk.page_url(self._caller, question) if url else None
@@ -471,7 +475,7 @@ class _Request:
             return result | {"resultType": "complete"} if is_modern(self._ctx) else result
         raise MCPError(APPROVAL_REQUIRED, text, {"uri": refused.uri, "approval": refused.status.words})
 
-    def _ask_later(self, question: Question, page: str | None) -> types.InputRequiredResult:
+    def _ask_later(self, question: CallerQuestion, page: str | None) -> types.InputRequiredResult:
         """On 2026-07-28: the client asks, and sends the request again with the answer."""
         number = 1 if self._asked is None else self._asked.round + 1
         asked = _Asked(question.subject, number, self._desk.now(), page is not None)
@@ -480,7 +484,7 @@ class _Request:
             input_requests={_ASK: request}, request_state=self._desk.seal(self._caller, asked)
         )
 
-    async def _ask_now(self, refused: Unapproved, question: Question, page: str | None) -> Any:
+    async def _ask_now(self, refused: Unapproved, question: CallerQuestion, page: str | None) -> Any:
         """On the 2025 revisions: the client asks while the request waits."""
         given: types.ElicitResult | None = None
         for number in (1, 2):
@@ -519,7 +523,7 @@ class _Request:
             return "yes"
         return "again" if asked.round < 2 else "no"
 
-    async def _keep(self, question: Question) -> None:
+    async def _keep(self, question: CallerQuestion) -> None:
         try:
             await self._desk.approvals.keep(self._caller, question, how="asked through the gateway")
         except SkillwireError as error:
@@ -527,7 +531,7 @@ class _Request:
             raise MCPError(types.INTERNAL_ERROR, f"The approval could not be stored: {error}") from None
         self._record("approve", question, "form")
 
-    async def _approved_on_page(self, question: Question) -> bool:
+    async def _approved_on_page(self, question: CallerQuestion) -> bool:
         """Wait until the caller has decided on the page, for as long as an answer may take."""
         with anyio.move_on_after(self._desk.answer_seconds):
             while True:
@@ -540,8 +544,8 @@ class _Request:
                 await anyio.sleep(_PAGE_SECONDS)
         return False
 
-    def _is_approved(self, question: Question) -> bool:
-        return isinstance(admit(self._candidate(question), Act.LOAD), Allowed)
+    def _is_approved(self, question: CallerQuestion) -> bool:
+        return isinstance(admit(self._candidate(question), Purpose.LOAD), Allowed)
 
-    def _candidate(self, question: Question) -> Candidate:
+    def _candidate(self, question: CallerQuestion) -> AdmissionRequest:
         return self._desk.approvals.candidate(self._caller, question.offer, question.seen)

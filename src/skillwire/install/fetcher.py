@@ -1,4 +1,4 @@
-"""Upstream: what the sources of skills have now, or what they had when a skill was pinned.
+"""SkillFetcher: what the sources of skills have now, or what they had when a skill was pinned.
 
 Sources are asked concurrently: all MCP servers through one host, sites and repositories separately. A source
 that fails only affects its own skills.
@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
-from skillwire.install.candidates import Candidate, Check, Failure, Fetched, OnCandidate, not_what_is_pinned
+from skillwire.install.candidates import (
+    Candidate,
+    Check,
+    FetchFailure,
+    FetchResult,
+    OnCandidate,
+    not_what_is_pinned,
+)
 from skillwire.install.lock import LockedSkill
 from skillwire.install.sources import INSTALLED, SourceSkills
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.sources import Reference, SourceKind, parse_reference
+from skillwire.sources import SourceKind, SourceReference, parse_reference
 from skillwire.text import shown
 
 if TYPE_CHECKING:
@@ -32,7 +39,7 @@ _TOGETHER: Final = 16
 
 
 @dataclass(slots=True)
-class Upstream:
+class SkillFetcher:
     """The sources that skills come from.
 
     `servers` are the configured MCP servers by label. Relative paths start at `base`.
@@ -56,23 +63,23 @@ class Upstream:
         sources: Sequence[str],
         names: Mapping[str, Iterable[str]] | None = None,
         urls: Mapping[str, str] | None = None,
-    ) -> Fetched:
+    ) -> FetchResult:
         """Every skill of these sources, or only those that `names` has for a source.
 
         `urls` are the servers that a lock names, by label: they are used if the user has configured none.
         """
         candidates: list[Candidate] = []
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         chosen = {source: frozenset(wanted) for source, wanted in (names or {}).items()}
-        by_server: list[tuple[Reference, frozenset[str] | None]] = []
+        by_server: list[tuple[SourceReference, frozenset[str] | None]] = []
         others = self._others()
-        jobs: list[tuple[str, Awaitable[Fetched]]] = []
+        jobs: list[tuple[str, Awaitable[FetchResult]]] = []
         for source in dict.fromkeys(sources):
             wanted = chosen.get(source)
             try:
                 reference = self._reference(source)
             except SkillwireError as error:
-                failures.append(Failure(source, error))
+                failures.append(FetchFailure(source, error))
                 continue
             if reference.kind is SourceKind.MCP:
                 by_server.append((reference, wanted))
@@ -81,11 +88,11 @@ class Upstream:
         if by_server:
             jobs.append((by_server[0][0].text, self._servers().fetch(by_server, urls or {})))
 
-        async def run(what: str, job: Awaitable[Fetched]) -> None:
+        async def run(what: str, job: Awaitable[FetchResult]) -> None:
             try:
                 fetched = await job
             except SkillwireError as error:
-                failures.append(Failure(what, error))
+                failures.append(FetchFailure(what, error))
                 return
             candidates.extend(fetched.candidates)
             failures.extend(fetched.failures)
@@ -100,9 +107,9 @@ class Upstream:
             else:
                 signed.append(candidate)
         ordered = sorted(signed, key=lambda one: (one.name, one.skill.source))
-        return Fetched(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
+        return FetchResult(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
 
-    def refusal(self, candidate: Candidate) -> Failure | None:
+    def refusal(self, candidate: Candidate) -> FetchFailure | None:
         """The failure of a skill that is not signed by the publishers that its source requires."""
         signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""
         missing = next((name for name in self.publishers_for(candidate.skill) if name != signed_by), "")
@@ -112,7 +119,7 @@ class Upstream:
             f"{candidate.name} is refused: {shown(candidate.skill.source, 200)} requires the publisher "
             f"{missing}, and the skill is {candidate.signature}"
         )
-        return Failure(candidate.name, RefusedByPolicy(words))
+        return FetchFailure(candidate.name, RefusedByPolicy(words))
 
     def publishers_for(self, skill: LockedSkill) -> list[str]:
         """Every publisher whom the configuration requires for where a skill comes from."""
@@ -124,7 +131,7 @@ class Upstream:
             *(name for pattern, name in self.required if any(fnmatchcase(one, pattern) for one in places)),
         ]
 
-    async def fetch_latest(self, skills: Iterable[LockedSkill]) -> Fetched:
+    async def fetch_latest(self, skills: Iterable[LockedSkill]) -> FetchResult:
         """What the sources of pinned skills have now under their names."""
         names: dict[str, set[str]] = defaultdict(set)
         urls: dict[str, str] = {}
@@ -135,7 +142,7 @@ class Upstream:
         seen = {(one.name, one.skill.source) for one in fetched.candidates}
         failed = {failure.what for failure in fetched.failures}
         missing = [
-            Failure(name, SkillNotFound(f"{shown(source, 200)} no longer has {name}"))
+            FetchFailure(name, SkillNotFound(f"{shown(source, 200)} no longer has {name}"))
             for source, wanted in names.items()
             for name in sorted(wanted)
             if (name, source) not in seen and source not in failed and name not in failed
@@ -145,8 +152,8 @@ class Upstream:
     async def check(self, skills: Iterable[LockedSkill]) -> tuple[Check, ...]:
         """Whether sources have something else than what is pinned, as cheaply as each can tell."""
         checks: dict[str, Check] = {}
-        by_server: list[tuple[LockedSkill, Reference]] = []
-        jobs: list[tuple[LockedSkill, Reference]] = []
+        by_server: list[tuple[LockedSkill, SourceReference]] = []
+        jobs: list[tuple[LockedSkill, SourceReference]] = []
         for skill in skills:
             try:
                 reference = self._reference(skill.source)
@@ -157,7 +164,7 @@ class Upstream:
         others = self._others()
         limiter = anyio.CapacityLimiter(_TOGETHER)
 
-        async def ask(skill: LockedSkill, reference: Reference) -> None:
+        async def ask(skill: LockedSkill, reference: SourceReference) -> None:
             async with limiter:
                 try:
                     checks[skill.name] = await others.check(skill, reference)
@@ -185,7 +192,9 @@ class Upstream:
 
     # What is pinned
 
-    async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> tuple[Failure, ...]:
+    async def fetch_pinned(
+        self, skills: Sequence[LockedSkill], on_skill: OnCandidate
+    ) -> tuple[FetchFailure, ...]:
         """Exactly the pinned versions, each passed to `on_skill` as soon as it is there and checked.
 
         Returns what could not be fetched. A skill fails if its source has another version by now.
@@ -199,7 +208,7 @@ class Upstream:
                 "site": ("site", pin.get("artifact"), skill.name),
             }.get(pin.kind, (pin.kind, pin.get("path") or pin.get("package")))
             groups[key].append(skill)
-        failures: list[Failure] = []
+        failures: list[FetchFailure] = []
         others = self._others()
         limiter = anyio.CapacityLimiter(_TOGETHER)
 
@@ -212,7 +221,7 @@ class Upstream:
                     return  # The source has it, and the lock does not.
                 candidate, digest = replace(candidate, skill=skill), candidate.skill.digest
                 if digest != skill.digest:
-                    failures.append(Failure(skill.name, not_what_is_pinned(skill, digest)))
+                    failures.append(FetchFailure(skill.name, not_what_is_pinned(skill, digest)))
                 elif refusal := self.refusal(candidate):
                     failures.append(refusal)
                 else:
@@ -228,12 +237,12 @@ class Upstream:
                     for candidate in fetched.candidates:
                         check(candidate)
             except SkillwireError as error:
-                failures.extend(Failure(name, error) for name in waiting)
+                failures.extend(FetchFailure(name, error) for name in waiting)
                 return
             failures.extend(failed)
             for name in waiting.keys() - {failure.what for failure in failed}:
                 error = SkillNotFound(f"{shown(waiting[name].source, 200)} no longer has {name}")
-                failures.append(Failure(name, error))
+                failures.append(FetchFailure(name, error))
 
         async with anyio.create_task_group() as tasks:
             for group in groups.values():
@@ -242,9 +251,9 @@ class Upstream:
 
     # The kinds of sources
 
-    def _reference(self, source: str) -> Reference:
+    def _reference(self, source: str) -> SourceReference:
         if source == INSTALLED:
-            return Reference(kind=SourceKind.PACKAGE, text=source, place="")
+            return SourceReference(kind=SourceKind.PACKAGE, text=source, place="")
         return parse_reference(source)
 
     def _servers(self) -> ServerSkills:

@@ -37,7 +37,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BaseDirectories:
     """Where the paths of the table begin."""
 
     project: Path
@@ -48,7 +48,7 @@ class Places:
     platform: str = "linux"
 
     @classmethod
-    def here(cls, project: Path | None = None) -> Places:
+    def here(cls, project: Path | None = None) -> BaseDirectories:
         """The working directory, the user's home and the environment of this process."""
         return cls(project or Path.cwd(), Path.home(), os.environ, sys.platform)
 
@@ -142,7 +142,7 @@ def find_agents(ids: Iterable[str]) -> tuple[Client, ...]:
 
 
 def detect_agents(
-    places: Places, scope: Scope, exists: Callable[[Path], bool] = Path.exists
+    places: BaseDirectories, scope: Scope, exists: Callable[[Path], bool] = Path.exists
 ) -> tuple[Client, ...]:
     """The agents that are on this machine or in this project, found by their files. An agent that would get a
     skill in a folder such as `skills/` of a project must be named.
@@ -150,12 +150,12 @@ def detect_agents(
     return tuple(agent for agent in agents().values() if _is_here(agent, places, scope, exists))
 
 
-def shares_canonical(agent: Client, places: Places, scope: Scope) -> bool:
+def shares_canonical(agent: Client, places: BaseDirectories, scope: Scope) -> bool:
     """Whether the agent reads the canonical folder itself, so that it needs no link."""
     return places.folder(agent, scope) == places.canonical(scope)
 
 
-def _is_here(agent: Client, places: Places, scope: Scope, exists: Callable[[Path], bool]) -> bool:
+def _is_here(agent: Client, places: BaseDirectories, scope: Scope, exists: Callable[[Path], bool]) -> bool:
     if places.folder(agent, scope) is None or (scope is Scope.PROJECT and agent.has_plain_project_folder):
         return False
     if any(exists(places.resolve(sign)) for sign in agent.signs):

@@ -1,4 +1,4 @@
-"""StoreCatalog: what a caller can read of a registry. Pages, entries and files come from the database.
+"""SkillQueries: what a caller can read of a registry. Pages, entries and files come from the database.
 
 Nothing here depends on the number of skills: a page is one query over an index, whatever comes before it.
 """
@@ -23,7 +23,7 @@ from skillwire.errors import SkillNotFound, SourceError
 from skillwire.issues import Severity
 from skillwire.json_types import JsonValue
 from skillwire.net import ArchiveFile, archive_file
-from skillwire.registry.drafts import Place, parse_place, root_uri
+from skillwire.registry.publications import SkillPath, parse_skill_path, root_uri
 from skillwire.registry.schema import blobs, changes, channels, files, skills, term_trigrams, terms, versions
 from skillwire.registry.store import Store
 from skillwire.skill import (
@@ -245,7 +245,7 @@ class SiteRow:
     digest: str
 
 
-class StoreCatalog:
+class SkillQueries:
     """The skills of a store as one caller may see them. Every call may block."""
 
     def __init__(self, store: Store, view: View) -> None:
@@ -271,7 +271,7 @@ class StoreCatalog:
 
         A skill inside of another one is not listed, but can be asked for (FMT-8).
         """
-        place = parse_place(uri)
+        place = parse_skill_path(uri)
         inside, _, file = place.path.rpartition("/")
         if file != SKILL_FILE:
             raise _not_found("skill", uri)
@@ -296,7 +296,7 @@ class StoreCatalog:
 
     def read(self, uri: SkillUri) -> bytes:
         """The bytes of a file, or `SkillNotFound`."""
-        place = parse_place(uri)
+        place = parse_skill_path(uri)
         query = (
             sa.select(blobs.c.digest, blobs.c.data)
             .select_from(files.join(blobs, files.c.digest == blobs.c.digest))
@@ -340,7 +340,7 @@ class StoreCatalog:
                 for row in connection.execute(query)
             ]
 
-    def contents(self, place: Place) -> list[ArchiveFile]:
+    def contents(self, place: SkillPath) -> list[ArchiveFile]:
         """Every file of a version, or `SkillNotFound`."""
         query = (
             sa.select(files.c.path, blobs.c.digest, blobs.c.data)
@@ -434,13 +434,13 @@ class StoreCatalog:
             seen.append(channels.c.namespace.in_(sorted(self._view.namespaces)))
         return seen
 
-    def _version(self, connection: Connection, place: Place) -> Row | None:
+    def _version(self, connection: Connection, place: SkillPath) -> Row | None:
         if not self._view.has(place.namespace):
             return None
         query = _VERSIONS.where(versions.c.id == self._version_id(place))
         return connection.execute(query).mappings().first()
 
-    def _version_id(self, place: Place) -> sa.ScalarSelect[int]:
+    def _version_id(self, place: SkillPath) -> sa.ScalarSelect[int]:
         if place.version is None:
             found = sa.select(channels.c.version_id).where(
                 channels.c.channel == self._view.channel,
