@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
-PATIENCE = 30
+PATIENCE = 120
 """Seconds until a test fails that would otherwise wait for ever."""
 
 INITIALIZE = {

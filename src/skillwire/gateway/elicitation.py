@@ -5,10 +5,10 @@ There are three ways, tried in this order:
 1. A form, where the client declares that it shows forms: within the request on the 2025 revisions, as an
    input-required result on 2026-07-28, where the request is sent again with the answer.
 2. The approval page, where one runs and the client declares that it opens URLs.
-3. An error that names the one command to run.
+3. An error that says that the user must act. The command to run is in the log.
 
-Only a clear yes counts, and only for the set of files that was shown. A client that answers within 300 ms has
-asked nobody: it is asked once more, and a second answer as quick counts as a no.
+Only a clear yes counts, and only for the set of files that was shown. A client that says yes within 300 ms has
+asked nobody: it is asked once more, and a second yes as quick counts as a no.
 """
 
 from __future__ import annotations

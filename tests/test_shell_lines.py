@@ -1,0 +1,202 @@
+"""Every shell line of the README and of the guides runs, page by page, from the first line to the last.
+
+A page is one session of a shell in a clean home, in a folder that has the examples of a checkout and nothing
+else. Commands of Skillwire run in this process, with a person who says yes; a server that a page starts runs
+in the background until the page ends. Files that a page shows are written where it shows them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from command_line import Ended, Run, as_person
+from served import Served
+from skillwire.cli import main
+from terminals import Terminal
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
+"""The first line of a block that is the content of a file."""
+
+CANNOT_RUN = {
+    "skillwire servers login": "needs a server with a login, and a browser: tests/cli/test_login.py has both",
+}
+"""What lines begin with that cannot succeed here, with the reason. They are run and must fail."""
+
+
+def lines_of(block: str) -> list[str]:
+    """The lines of a block of shell, each as a shell would read it, without its comment."""
+    joined = block.replace("\\\n", " ")
+    return [line.strip() for line in joined.splitlines() if shlex.split(line, comments=True)]
+
+
+class Session:
+    """The shell of one page."""
+
+    def __init__(self, run: Run, stack: ExitStack) -> None:
+        self._run = run
+        self._stack = stack
+        self._ports: dict[str, int] = {}
+
+    def write(self, name: str, content: str) -> None:
+        file = Path(name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self._local(content), "utf-8")
+
+    def run(self, line: str, *, succeeds: bool) -> None:
+        words = [os.path.expandvars(word) for word in shlex.split(self._local(line), comments=True)]
+        program, *arguments = words
+        if program != "skillwire":
+            self._in_shell(line)
+        elif arguments[0] == "chat" and "-p" not in arguments:
+            self._talk(arguments)
+        elif arguments[0] == "ui":
+            self._open_page(arguments)
+        elif self._stays(arguments):
+            self._start(arguments)
+        else:
+            self._in_process(arguments, succeeds=succeeds)
+
+    def _local(self, text: str) -> str:
+        """The text with free ports in place of those that it names."""
+        return re.sub(r"(127\.0\.0\.1:)(\d+)", lambda port: port[1] + str(self._port(port[2])), text)
+
+    def _port(self, number: str) -> int:
+        if number not in self._ports:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self._ports[number] = free.getsockname()[1]
+        return self._ports[number]
+
+    @staticmethod
+    def _stays(arguments: list[str]) -> bool:
+        if "--print-config" in arguments or "--help" in arguments:
+            return False
+        match arguments:
+            case ["serve" | "gateway"] | ["serve", *_] | ["gateway", "run", *_]:
+                return True
+            case ["gateway", option, *_]:
+                return option.startswith("-")
+            case _:
+                return False
+
+    def _in_shell(self, line: str) -> None:
+        done = subprocess.run(
+            ["sh", "-c", self._local(line)],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+    def _in_process(self, arguments: list[str], *, succeeds: bool) -> None:
+        file = None
+        if ">" in arguments:
+            *arguments, _, file = arguments
+        ended = as_person(self._run, *arguments)
+        assert (ended.code == 0) is succeeds, f"skillwire {shlex.join(arguments)}\n{ended.out}{ended.err}"
+        if file is not None:
+            Path(file).write_text(ended.out, "utf-8")
+
+    def _start(self, arguments: list[str]) -> None:
+        """A server, until the page ends; over stdio, until its client leaves, which is at once here."""
+        process = self._stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-m", "skillwire", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        )
+        self._stack.callback(process.kill)
+        served = Served(process)
+        if arguments[0] == "serve" and not {"--http", "--share"} & {*arguments}:
+            assert process.wait(120) == 0, served.all_it_said()
+        else:
+            served.wait_until_it_says(r"http://\S+")
+
+    def _talk(self, arguments: list[str]) -> None:
+        """A session on a terminal: one message, its answer after a yes, and the end."""
+        terminal = Terminal(*arguments, "--plain")
+        terminal.wait_for("Type a message")
+        terminal.type("Write release notes\n")
+        terminal.wait_for("Load it?")
+        terminal.type("y\n")
+        terminal.wait_for("tokens in")
+        terminal.type("/quit\n")
+        assert terminal.end() == 0, terminal.screen
+
+    @staticmethod
+    def _open_page(arguments: list[str]) -> None:
+        """The review page on a terminal, until Ctrl-C."""
+        terminal = Terminal(*arguments)
+        terminal.wait_for("http://127.0.0.1:")
+        terminal.type("\x03")
+        assert terminal.end() in (0, 130), terminal.screen
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    def start(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+@pytest.fixture
+def session(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Session]:
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CONFIG", "CACHE", "DATA", "STATE"):
+        monkeypatch.delenv(f"XDG_{name}_HOME", raising=False)
+    for name in [name for name in os.environ if name.startswith("SKILLWIRE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("BROWSER", "true")  # The program of this name, which shows nothing.
+    with ExitStack() as stack:
+        yield Session(run, stack)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_shell_line_of_a_page_runs(page: Path, session: Session) -> None:
+    count = 0
+    for block in BLOCK.finditer(page.read_text("utf-8")):
+        language, content = block.groups()
+        if language == "sh":
+            for line in lines_of(content):
+                session.run(line, succeeds=not line.startswith(tuple(CANNOT_RUN)))
+                count += 1
+        elif name := FILE.match(content):
+            session.write(name[1], content)
+    assert count >= 3
+
+
+def test_what_cannot_run_is_on_a_page() -> None:
+    blocks = [
+        block[2] for page in PAGES for block in BLOCK.finditer(page.read_text("utf-8")) if block[1] == "sh"
+    ]
+    lines = [line for block in blocks for line in lines_of(block)]
+    assert [start for start in CANNOT_RUN if not any(line.startswith(start) for line in lines)] == []
