@@ -133,6 +133,12 @@ def test_every_page_is_in_the_list_of_pages() -> None:
     assert {link for link in links if link.startswith("guides/")} == guides
 
 
+def test_every_package_is_described_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    packages = {file.parent.name for file in (ROOT / "src/skillwire").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| \[`(\w+)/`\]", text, re.MULTILINE)) == packages
+
+
 def test_every_decision_is_in_the_list_of_decisions() -> None:
     listed = set(LINK.findall((ROOT / "docs/decisions/README.md").read_text("utf-8")))
     assert listed == {page.name for page in (ROOT / "docs/decisions").glob("*.md")} - {"README.md"}
@@ -191,6 +197,13 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it(page: Path) ->
     text = page.read_text("utf-8")
     for found in re.finditer(r"(?:pip|pipx|uv tool) install [^`&\n]*skillwire[^`\n]*", text):
         assert re.search(r"in a checkout|\./skillwire|--force", found[0]), found[0]
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "src").rglob("*.py")), ids=lambda file: file.relative_to(ROOT).as_posix()
+)
+def test_no_message_installs_an_extra_by_the_name_of_a_published_package(file: Path) -> None:
+    assert not re.search(r"\bskillwire\[", file.read_text("utf-8"))
 
 
 def test_what_a_command_says_to_install_is_where_it_says() -> None:

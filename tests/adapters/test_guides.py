@@ -96,9 +96,7 @@ def test_the_versions_of_the_page_are_those_that_are_tested() -> None:
     assert set(told) == {found[1] for found in packages if found}
 
 
-def test_every_guide_is_one_screen_and_in_the_tables() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
+def test_every_guide_is_one_screen_and_in_the_table() -> None:
     for page in GUIDES:
         assert len(page.read_text("utf-8").splitlines()) <= 50
         assert f"(frameworks/{page.name})" in PAGE
-        assert f"(docs/frameworks/{page.name})" in readme

@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from skillwire.cli import main
+from skillwire.cli.commands import commands_of
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill import PROFILES
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "skills"
 
@@ -460,3 +462,9 @@ def test_watch_checks_again_after_a_change_until_it_is_interrupted(tmp_path: Pat
             assert process.wait(30) == 1
         finally:
             process.kill()
+
+
+def test_the_profiles_of_the_command_line_are_those_that_exist() -> None:
+    for command in (*commands_of("lint"), *commands_of("verify")):
+        [option] = [option for option in command.all_options if option.field == "profile"]
+        assert {*option.choices} == {*PROFILES}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skillwire.cli.output import info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.errors import SkillNotFound, SourceError
+from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from skillwire.host import Login, LoginStore, ServerConfig
@@ -77,8 +78,8 @@ def login(
     screen.wrapped(f"The token is in {where}. {_lifetime(done)}")
     if place != KEYRING and system_keyring() is None:
         screen.wrapped(
-            "No usable system keyring was found, or the package keyring is not installed "
-            "(skillwire[keyring])."
+            "No usable system keyring was found, or the package keyring is not installed: "
+            f"{pip_command('keyring')}"
         )
     screen.line("See its skills with: skillwire list")
 

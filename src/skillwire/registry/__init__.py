@@ -1,4 +1,4 @@
-"""Versions of skills in PostgreSQL or SQLite, for many publishers and readers: `skillwire[registry]`."""
+"""Versions of skills in PostgreSQL or SQLite, for many publishers and readers; needs the extra `registry`."""
 
 from __future__ import annotations
 

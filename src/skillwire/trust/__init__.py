@@ -73,8 +73,7 @@ export(
     __name__,
     {
         "admission": (
-            "AdmissionRequest Allowed Ask Decision Denied Purpose admit is_outdated missing_publisher "
-            "require"
+            "AdmissionRequest Allowed Ask Decision Denied Purpose admit is_outdated missing_publisher require"
         ),
         "approval": (
             "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind FileChange Grants Reason ResourceSet "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import FormatError
 from skillwire.trust.oms import MAX_CERTIFICATES, InvalidSignatureFile, SignatureBundle
+from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -154,7 +155,9 @@ def signing_time(bundle: SignatureBundle, publisher: Publisher, now: datetime) -
         from rfc3161_client import VerifierBuilder, decode_timestamp_response
         from rfc3161_client.errors import VerificationError
     except ModuleNotFoundError:
-        raise InvalidSignatureFile("install skillwire[sigstore] to check its timestamp") from None
+        raise InvalidSignatureFile(
+            f"checking its timestamp needs more packages: {pip_command('sigstore')}"
+        ) from None
     builder = VerifierBuilder()
     for root in publisher.timestamp_roots:
         builder = builder.add_root_certificate(root)

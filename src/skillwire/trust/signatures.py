@@ -45,6 +45,7 @@ from skillwire.trust.publishers import (
     unusable_key,
     verify_chain,
 )
+from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -266,7 +267,9 @@ def _by_identity(bundle: bytes, publishers: Sequence[Publisher]) -> tuple[str, s
         from sigstore.verify import Verifier
         from sigstore.verify.policy import Identity
     except ModuleNotFoundError:
-        raise InvalidSignatureFile("install skillwire[sigstore] to check a keyless signature") from None
+        raise InvalidSignatureFile(
+            f"checking a keyless signature needs more packages: {pip_command('sigstore')}"
+        ) from None
     try:
         parsed = Bundle.from_json(bundle)
         verifier = Verifier(trusted_root=ClientTrustConfig.production(offline=True).trusted_root)

@@ -22,7 +22,7 @@ from skillwire.cli.commands.serving import CLIENTS, CONNECTION_OPTIONS, HTTP_OPT
 TOKEN_VARIABLE: Final = "SKILLWIRE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 
 _PROFILE: Final = choice(
-    "--profile chatgpt|codex|vscode",
+    "--profile chatgpt|gemini",
     "Also check what this consumer of skills demands beyond the format.",
     field="profile",
 )

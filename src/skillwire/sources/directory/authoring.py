@@ -43,6 +43,7 @@ from skillwire.trust import (
     skill_files,
 )
 from skillwire.trust.oms import InvalidSignatureFile, statement_of
+from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -152,7 +153,7 @@ def sign_keyless(folder: SkillFolder) -> Path:
         from sigstore.oidc import IdentityToken, Issuer, detect_credential
         from sigstore.sign import SigningContext
     except ModuleNotFoundError:
-        raise SourceError("keyless signing needs the package sigstore: install skillwire[sigstore]") from None
+        raise SourceError(f"keyless signing needs the package sigstore: {pip_command('sigstore')}") from None
     trust = ClientTrustConfig.production()
     ambient = detect_credential()
     token = (
