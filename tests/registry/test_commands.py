@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from command_line import Ended, Run
 from interop.processes import SKILLWIRE, listening
 from registry.test_app import INITIALIZE, STREAM_HEADERS, folder
 from skillwire.cli import main
-from skillwire.errors import SkillNotFound
+from skillwire.errors import SkillNotFound, SourceError
 from skillwire.registry import Store, View
+from skillwire.registry import backup as backups
 from skillwire.registry.queries import SkillQueries
 from skillwire.registry.schema import blobs
 from skillwire.skill import DYNAMIC, parse_uri
@@ -116,6 +118,36 @@ def test_a_backup_is_restored_by_command(run: Run, place: str, tmp_path: Path):
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert run("registry", "restore", str(file), "--store", other).code == 0
     assert run("registry", "versions", "acme/pdf", "--json", "--store", other).document["versions"]
+
+
+def test_an_interrupted_backup_and_check_say_how_they_continue(
+    run: Run, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(backups, "_BATCH", 1)
+    skill = folder(tmp_path / "1", "pdf", {"a.md": b"one"})
+    run("publish", str(skill), "--store", place, "--namespace", "acme")
+    file = tmp_path / "all.backup"
+    with monkeypatch.context() as patched:
+        patched.setattr(backups, "_pages", interrupted)
+        broken = run("registry", "backup", str(file), "--store", place)
+        patched.setattr(backups, "_version_batches", interrupted)
+        stopped = run("registry", "check", "--store", place)
+    assert f"{file}.part has what was written so far: the same command continues with it" in broken.err
+    assert broken.code == 4
+    again = run("registry", "backup", str(file), "--store", place)
+    assert f"Continuing with what is in {file}.part" in again.err
+    assert again.code == 0
+
+    words = stopped.err.partition("Continue with: skillwire ")[2].split()[:4]
+    assert words[:3] == ["registry", "check", "--after"]
+    assert run(*words, "--store", place).out.startswith("Intact: ")
+    assert run("registry", "check", "--after", "version:1", "--store", place).code == 0
+    assert run("registry", "check", "--after", "half", "--store", place).code == 2
+
+
+def interrupted(*_given: object) -> Iterator[Any]:
+    raise SourceError("the registry's database does not answer: try again later")
+    yield
 
 
 def test_what_comes_next_names_the_registry_that_was_made(

@@ -341,56 +341,6 @@ def test_the_audit_log_cannot_be_changed_and_a_forged_line_is_noticed(store: Sto
     assert first_broken(store) == ("registry", 2)
 
 
-@pytest.mark.process
-def test_a_backup_restores_everything_into_the_other_database(
-    store: Store, publish: Publish, tmp_path: Path, postgres: Any
-):
-    publish("pdf", "1.0.0", files={"a.bin": bytes(range(256))})
-    publish("pdf", "1.1.0", files={"a.bin": b"new"})
-    publish("rotate-keys", description="Rotate Kubernetes secrets safely.")
-    file = tmp_path / "all.backup"
-    backups.backup(store, file)
-    other = Store(f"sqlite:///{tmp_path / 'other.db'}" if store.is_postgresql else postgres.empty())
-    assert other.is_postgresql != store.is_postgresql
-    other.create()
-
-    backups.restore(other, file)
-
-    assert listed(other) == listed(store)
-    assert read(other, "skill://acme/@1.0.0/pdf/a.bin") == bytes(range(256))
-    assert first_broken(other) is None
-    assert list(backups.damage(other)) == []
-    found = catalog(other).search(parse_query("kubernets", limits=DEFAULT_LIMITS), 5)
-    assert [entry.name for entry in found] == ["rotate-keys"]
-    assert publish_to(other)("pdf", "1.2.0").is_new
-    with pytest.raises(SourceError, match="not empty"):
-        backups.restore(other, file)
-    other.close()
-
-
-def test_a_backup_that_is_cut_off_restores_nothing(store: Store, publish: Publish, tmp_path: Path):
-    publish("pdf")
-    file = tmp_path / "all.backup"
-    backups.backup(store, file)
-    cut = tmp_path / "cut.backup"
-    cut.write_bytes(file.read_bytes()[:-40])
-    other = Store(f"sqlite:///{tmp_path / 'other.db'}")
-    other.create()
-
-    with pytest.raises(FormatError, match="backup is not used"):
-        backups.restore(other, cut)
-
-    assert listed(other) == []
-
-
-def test_damage_is_found_by_digest(store: Store, publish: Publish):
-    publish("pdf", files={"a.md": b"right"})
-    with store.writing() as connection:
-        connection.execute(blobs.update().where(blobs.c.digest == digest_of(b"right")).values(data=b"wrong"))
-
-    assert [digest_of(b"right") in line for line in backups.damage(store)] == [True]
-
-
 SHARED_SEARCHES = {
     "fill in a pdf form": "pdf-forms",
     "rotate kubernets secrets": "rotate-keys",
@@ -553,13 +503,3 @@ def test_a_search_shows_equal_skills_once(store: Store, publish: Publish):
         "skill://acme/git-hooks/SKILL.md",
         "skill://acme/git-workflow/SKILL.md",
     ]
-
-
-def test_backup_and_check_say_how_far_they_are(store: Store, publish: Publish, tmp_path: Path):
-    publish("pdf", files={"a.md": b"one"})
-    written: list[int] = []
-    checked: list[int] = []
-    rows = backups.backup(store, tmp_path / "b", progress=written.append)
-    assert written == list(range(1, rows + 1))
-    assert list(backups.damage(store, progress=checked.append)) == []
-    assert checked == [1, 2, 3]  # Two files and a version.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _DAMAGED = 6
 _REPORT_SECONDS = 5.0
 _WITHDRAWN = "withdrawn"
+_POSITION = re.compile(r"sha256:[0-9a-f]{64}|version:[0-9]{1,18}")
 
 
 def store_url(given: str | None) -> str | None:
@@ -382,8 +384,17 @@ def audit(*, verify: bool, gateways: bool, after: int, store: str | None, as_jso
 
 def backup(*, file: Path, store: str | None, as_json: bool) -> None:
     from skillwire.registry.backup import backup as write_backup
+    from skillwire.registry.backup import part_of
 
-    rows = write_backup(open_store(store), file, progress=_progress("rows", "written"))
+    part = part_of(file)
+    if part.exists() and not file.exists():
+        info(printable(f"Continuing with what is in {part}"))
+    try:
+        rows = write_backup(open_store(store), file, progress=_progress("rows", "written"))
+    except BaseException:
+        if part.exists():
+            info(printable(f"{part} has what was written so far: the same command continues with it"))
+        raise
     if as_json:
         show_json({"file": str(file), "rows": rows})
     else:
@@ -397,25 +408,41 @@ def restore(*, file: Path, store: str | None, as_json: bool) -> None:
         raise SourceError(f"{printable(str(file))} cannot be read: there is no such file")
     database = open_store(store)
     database.create()
-    rows = read_backup(database, file)
+    rows = read_backup(database, file, progress=_progress("rows", "restored"))
     if as_json:
         show_json({"store": database.place, "rows": rows})
     else:
         Screen().line(("Restored ", "green"), f"{counted(rows, 'row')} into {printable(database.place)}")
 
 
-def check(*, store: str | None, as_json: bool) -> int:
+def check(*, after: str | None, store: str | None, as_json: bool) -> int:
     from skillwire.registry.backup import damage
 
+    if after is not None and not _POSITION.fullmatch(after):
+        raise UsageError("--after is not a position: write one that an interrupted check printed")
     database = open_store(store)
-    found = list(damage(database, progress=_progress("files and versions", "checked")))
+    position = after or ""
+    say = _progress("files and versions", "checked")
+
+    def report(count: int, at: str) -> None:
+        nonlocal position
+        position = at
+        say(count)
+
+    found: list[str] = []
+    try:
+        for line in damage(database, after=after or "", progress=report):
+            found.append(line)
+            if not as_json:
+                Screen().line(("Damaged: ", "red"), printable(line))
+    except BaseException:
+        if position:
+            info(f"Continue with: skillwire registry check --after {position}")
+        raise
     if as_json:
         show_json({"store": database.place, "damaged": found})
     elif not found:
         Screen().line(("Intact: ", "green"), printable(database.place))
-    else:
-        for line in found:
-            Screen().line(("Damaged: ", "red"), printable(line))
     return _DAMAGED if found else 0
 
 

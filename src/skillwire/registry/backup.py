@@ -1,4 +1,8 @@
-"""Backup, restore and check of a registry, the same for both databases: one file of JSON lines."""
+"""Backup, restore and check of a registry, the same for both databases: one file of JSON lines.
+
+Backup and check work in batches with a time limit of their own, beside publications. After an interruption
+they continue where they were.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,19 @@ import base64
 import gzip
 import json
 import os
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from skillwire.errors import FormatError, SourceError
+from skillwire.files import CREATE, try_lock
 from skillwire.issues import Issue
+from skillwire.limits import MIB
 from skillwire.registry import schema
 from skillwire.registry.queries import trigrams_of
 from skillwire.registry.store import LONG_SECONDS, Store
@@ -22,6 +30,9 @@ from skillwire.skill import digest_of, set_digest
 
 _FORMAT: Final = "skillwire-registry-backup-1"
 _BATCH: Final = 200
+_BATCH_BYTES: Final = 8 * MIB
+_BATCH_SECONDS: Final = 60.0
+"""How long one statement of a backup or a check may take."""
 # In an order in which each row refers to rows before it. Trigrams are derived from the terms.
 _TABLES: Final = (
     schema.namespaces,
@@ -39,46 +50,190 @@ _TABLES: Final = (
     schema.consent_history,
     schema.audit,
 )
+_KEY_BYTES: Final = 16
+"""So much of a digest says whether a backup has a file."""
+_GZIP: Final = 31
+_VERSION: Final = "version:"
 
-_NUMBERED: Final = (
-    ("skills", "id"),
-    ("versions", "id"),
-    ("channels", "id"),
-    ("changes", "number"),
-    ("consent_history", "number"),
-)
+_Rows: TypeAlias = Sequence[Mapping[Any, Any]]
 
 
 def backup(store: Store, file: Path, *, progress: Callable[[int], None] | None = None) -> int:
-    """Write a snapshot of a registry to a new file, and return the number of rows. `progress` gets it as it
-    grows. Nobody waits for it: rows are read some at a time, beside publications.
+    """Write a registry to a new file, and return the number of rows. `progress` gets it as it grows.
+
+    1. The files of skills, some at a time. They never change: after an interruption, the next call goes on
+       with those that are in `part_of(file)`.
+    2. In one snapshot, everything else, and the files that were published since.
     """
-    rows = 0
+    if file.exists():
+        raise SourceError(f"{file} exists: give the name of a new file")
     report = progress or _report_nothing
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise SourceError(f"{file} exists: give the name of a new file") from None
-    except OSError as error:
-        raise SourceError(f"{file} cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(descriptor, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as stream:
-            stream.write(_line({"format": _FORMAT}))
-            with store.snapshot() as connection:
+        with _open_part(part_of(file)) as stream:
+            part = _Part(stream, store.place)
+            for rows in _file_batches(store, part.last):
+                part.write(schema.blobs, rows)
+                report(part.rows)
+            with store.snapshot(seconds=_BATCH_SECONDS) as connection:
                 for table in _TABLES:
-                    for row in _rows(connection, table):
-                        stream.write(_line({"table": table.name, **row}))
-                        rows += 1
-                        report(rows)
-            stream.write(_line({"rows": rows}))
-        return rows
-    except BaseException:
-        file.unlink(missing_ok=True)
-        raise
+                    batches = _pages(connection, sa.select(table), *table.primary_key.columns)
+                    if table is schema.blobs:
+                        batches = _new_files(connection, bytes(part.digests))
+                    for rows in batches:
+                        part.write(table, rows)
+                        report(part.rows)
+            part.finish()
+        part_of(file).replace(file)
+        return part.rows
+    except OSError as error:
+        raise SourceError(f"{part_of(file)} cannot be written: {error.strerror}") from None
 
 
-def restore(store: Store, file: Path) -> int:
+def part_of(file: Path) -> Path:
+    """Where a backup is written until it is whole."""
+    return file.with_name(f"{file.name}.part")
+
+
+@contextmanager
+def _open_part(path: Path) -> Generator[BinaryIO]:
+    """A new file that is the user's alone, or the one of an earlier backup."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, CREATE, 0o600))
+    with path.open("r+b") as stream:
+        if not try_lock(stream.fileno()):
+            raise SourceError(f"another backup writes {path}: wait until it ends")
+        yield stream
+
+
+class _Part:
+    """A backup that is being written. Each batch is compressed by itself, so that whole ones can be kept."""
+
+    def __init__(self, stream: BinaryIO, place: str) -> None:
+        """Take in the files of an earlier backup. What its tables had then is read again."""
+        self.rows = 0
+        self.last = ""
+        """The digest of the last file. Files are written in the order of their digests."""
+        self.digests = bytearray()
+        """The first bytes of the digests of all files."""
+        self._stream = stream
+        header: dict[str, Any] = {"format": _FORMAT, "store": place}
+        end = 0
+        for member, size in _members(stream):
+            rows = [json.loads(line) for line in member.splitlines()]
+            if not end and rows != [header]:
+                raise SourceError(f"{stream.name} is not part of a backup of {place}: delete it")
+            if end:
+                if any(row["table"] != schema.blobs.name for row in rows):
+                    break
+                self._note_files(rows)
+                self.rows += len(rows)
+            end += size
+        stream.seek(end)
+        stream.truncate()
+        if not end:
+            self._append(_line(header))
+
+    def write(self, table: sa.Table, rows: _Rows) -> None:
+        named = [
+            {"table": table.name, **{key: _encoded(value) for key, value in row.items()}} for row in rows
+        ]
+        self._append(b"".join(map(_line, named)))
+        self.rows += len(rows)
+        if table is schema.blobs:
+            self._note_files(rows)
+
+    def finish(self) -> None:
+        self._append(_line({"rows": self.rows}))
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+    def _note_files(self, rows: _Rows) -> None:
+        self.last = rows[-1]["digest"]
+        self.digests += b"".join(_key(row["digest"]) for row in rows)
+
+    def _append(self, data: bytes) -> None:
+        self._stream.write(gzip.compress(data, compresslevel=6, mtime=0))
+
+
+def _members(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """The batches of a file that are whole, with the size that they have in it."""
+    decoder, content, size = zlib.decompressobj(_GZIP), bytearray(), 0
+    while data := stream.read(MIB):
+        while data:
+            size += len(data)
+            try:
+                content += decoder.decompress(data)
+            except zlib.error:
+                return
+            data = decoder.unused_data
+            if decoder.eof:
+                yield bytes(content), size - len(data)
+                decoder, content, size = zlib.decompressobj(_GZIP), bytearray(), 0
+
+
+def _key(digest: str) -> bytes:
+    return bytes.fromhex(digest.rpartition(":")[2])[:_KEY_BYTES]
+
+
+def _file_batches(store: Store, after: str) -> Iterator[_Rows]:
+    """The files of skills after a digest, in the order of their digests, some megabytes at a time."""
+    digest = schema.blobs.c.digest
+    while True:
+        with store.snapshot(seconds=_BATCH_SECONDS) as connection:
+            sizes = connection.execute(
+                sa.select(digest, schema.blobs.c.size).where(digest > after).order_by(digest).limit(_BATCH)
+            ).all()
+            if not sizes:
+                return
+            last = _last_that_fits(sizes)
+            rows = _files(connection, digest > after, digest <= last)
+        yield rows
+        after = last
+
+
+def _last_that_fits(sizes: Sequence[sa.Row[str, int]]) -> str:
+    total, last = 0, ""
+    for digest, size in sizes:
+        total += size
+        if last and total > _BATCH_BYTES:
+            break
+        last = digest
+    return last
+
+
+def _files(connection: Connection, *where: sa.ColumnElement[bool]) -> _Rows:
+    query = sa.select(schema.blobs).where(*where).order_by(schema.blobs.c.digest)
+    return connection.execute(query).mappings().all()
+
+
+def _new_files(connection: Connection, known: bytes) -> Iterator[_Rows]:
+    """The files that are not known yet. `known` has the keys of the others in their order."""
+    digest, at = schema.blobs.c.digest, 0
+    for rows in _pages(connection, sa.select(digest), digest):
+        new: list[str] = []
+        for row in rows:
+            key = _key(row["digest"])
+            while known[at : at + _KEY_BYTES] < key and at < len(known):
+                at += _KEY_BYTES
+            if known[at : at + _KEY_BYTES] != key:
+                new.append(row["digest"])
+        for one in new:
+            yield _files(connection, digest == one)
+
+
+def _pages(connection: Connection, query: sa.Select[Any], *keys: sa.Column[Any]) -> Iterator[_Rows]:
+    """All rows in the order of their keys, some at a time."""
+    query = query.order_by(*keys).limit(_BATCH)
+    rows = connection.execute(query).mappings().all()
+    while rows:
+        yield rows
+        last = sa.tuple_(*(sa.literal(rows[-1][key.name], key.type) for key in keys))
+        rows = connection.execute(query.where(sa.tuple_(*keys) > last)).mappings().all()
+
+
+def restore(store: Store, file: Path, *, progress: Callable[[int], None] | None = None) -> int:
     """Fill an empty registry from a backup, completely or not at all, and return the number of rows."""
+    report = progress or _report_nothing
     tables = {table.name: table for table in _TABLES}
     rows, is_whole = 0, False
     if not file.is_file():
@@ -87,24 +242,26 @@ def restore(store: Store, file: Path) -> int:
         if connection.execute(sa.select(schema.namespaces.c.name).limit(1)).first() is not None:
             raise SourceError(f"{store.place} is not empty: restore into a new registry")
         try:
-            if json.loads(stream.readline()) != {"format": _FORMAT}:
+            if json.loads(stream.readline())["format"] != _FORMAT:
                 raise _damaged("it is not a backup of a registry")
             pending: list[dict[str, Any]] = []
-            name = ""
+            name, size = "", 0
             for row in _parsed(stream):
                 if set(row) == {"rows"}:
                     is_whole = row["rows"] == rows
                     break
                 kind = str(row.pop("table"))
-                if kind != name or len(pending) >= _BATCH:
+                if kind != name or len(pending) >= _BATCH or size > _BATCH_BYTES:
                     if pending:
                         _insert(connection, tables[name], pending)
-                    pending, name = [], kind
+                        report(rows)
+                    pending, name, size = [], kind, 0
                 pending.append(_decoded(row))
                 rows += 1
+                size += int(row.get("size", 0))
             if pending:
                 _insert(connection, tables[name], pending)
-        except (ValueError, KeyError, EOFError, OSError) as error:
+        except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
             raise _damaged(f"it cannot be read ({type(error).__name__})") from None
         if not is_whole:
             raise _damaged("its end is missing")
@@ -112,46 +269,57 @@ def restore(store: Store, file: Path) -> int:
     return rows
 
 
-def damage(store: Store, *, progress: Callable[[int], None] | None = None) -> Iterator[str]:
-    """What is damaged: files that do not match their digests, versions with a missing file. `progress` gets
-    the number of files and versions that were checked.
+def damage(
+    store: Store, *, after: str = "", progress: Callable[[int, str], None] | None = None
+) -> Iterator[str]:
+    """What is damaged: files that do not match their digests, versions with a missing file.
+
+    `progress` gets the number of files and versions that were checked, and a position. With that position as
+    `after`, a check continues there.
     """
     report = progress or _report_nothing
     checked = 0
-    with store.snapshot() as connection:
-        for row in _rows(connection, schema.blobs, encode=False):
-            checked += 1
-            report(checked)
-            data = bytes(row["data"])
-            if digest_of(data) != row["digest"] or len(data) != row["size"]:
-                yield f"the file {row['digest']} is damaged: restore it from a backup"
-    with store.snapshot() as connection:
-        query = sa.select(schema.versions, schema.skills.c.namespace, schema.skills.c.name).join(
-            schema.skills, schema.skills.c.id == schema.versions.c.skill_id
-        )
-        for row in connection.execution_options(yield_per=_BATCH).execute(query):
-            checked += 1
-            report(checked)
+    first = 0
+    if after.startswith(_VERSION):
+        first = int(after.removeprefix(_VERSION))
+    else:
+        for rows in _file_batches(store, after):
+            for row in rows:
+                data = bytes(row["data"])
+                if digest_of(data) != row["digest"] or len(data) != row["size"]:
+                    yield f"the file {row['digest']} is damaged: restore it from a backup"
+            checked += len(rows)
+            report(checked, rows[-1]["digest"])
+    for versions in _version_batches(store, first):
+        for row in versions:
             listed = json.loads(row.manifest)
             found = set_digest((path, digest) for path, digest, _ in listed)
-            stored = connection.execute(
-                sa.select(sa.func.count())
-                .select_from(schema.files)
-                .where(schema.files.c.version_id == row.id)
-            ).scalar_one()
-            if found != row.set_digest or stored != len(listed):
+            if found != row.set_digest or row.files != len(listed):
                 yield f"{row.namespace}/{row.name} {row.version} is damaged: restore it from a backup"
+        checked += len(versions)
+        report(checked, f"{_VERSION}{versions[-1].id}")
 
 
-def _report_nothing(_count: int) -> None:
+def _version_batches(store: Store, after: int) -> Iterator[Sequence[sa.Row[Any]]]:
+    version = schema.versions.c
+    files = sa.select(sa.func.count()).where(schema.files.c.version_id == version.id).scalar_subquery()
+    query = (
+        sa.select(schema.versions, schema.skills.c.namespace, schema.skills.c.name, files.label("files"))
+        .join(schema.skills, schema.skills.c.id == version.skill_id)
+        .order_by(version.id)
+        .limit(_BATCH)
+    )
+    while True:
+        with store.snapshot(seconds=_BATCH_SECONDS) as connection:
+            rows = connection.execute(query.where(version.id > after)).all()
+        if not rows:
+            return
+        yield rows
+        after = rows[-1].id
+
+
+def _report_nothing(_count: int, _position: str = "") -> None:
     pass
-
-
-def _rows(connection: Connection, table: sa.Table, *, encode: bool = True) -> Iterator[dict[str, Any]]:
-    keys = list(table.primary_key.columns)
-    result = connection.execution_options(yield_per=_BATCH).execute(sa.select(table).order_by(*keys))
-    for row in result.mappings():
-        yield {key: _encoded(value) if encode else value for key, value in row.items()}
 
 
 def _encoded(value: Any) -> Any:

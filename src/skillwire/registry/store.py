@@ -164,9 +164,11 @@ class Store:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
-    def snapshot(self) -> Generator[Connection]:
-        """A connection for longer reads. All statements see the same snapshot."""
-        with self._block("readers") as connection:
+    def snapshot(self, *, seconds: float | None = None) -> Generator[Connection]:
+        """A connection for longer reads. All statements see the same snapshot, and each has `seconds`, by
+        default those of every call.
+        """
+        with self._block("readers", seconds=seconds) as connection:
             if self.is_postgresql:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             else:

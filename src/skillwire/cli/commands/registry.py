@@ -194,7 +194,8 @@ COMMANDS: Final = (
     ),
     _on_store(
         "registry backup",
-        "Write the whole registry to one file",
+        "Write the whole registry to one file\n\n"
+        "Publications go on beside it. After an interruption, the same command continues with FILE.part.",
         Argument("file", "FILE", "A new file.", kind="path"),
         examples={"skillwire registry backup registry.backup": "works across PostgreSQL and SQLite"},
     ),
@@ -206,7 +207,9 @@ COMMANDS: Final = (
     ),
     _on_store(
         "registry check",
-        "Check that every file is present and matches its digest",
+        "Check that every file is present and matches its digest\n\n"
+        "Publications go on beside it. After an interruption it says how to continue.",
+        text("--after POSITION", "Continue a check that was interrupted."),
         examples={"skillwire registry check": "exits with 6 if something is damaged"},
     ),
 )
