@@ -17,11 +17,11 @@ from skillwire.adapters.calls import (
     ShownQuestions,
     ask_or_call,
     may_ask,
-    missing_package,
     refused,
 )
 from skillwire.catalog import HostSkill
 from skillwire.host import SkillHost, Tool
+from skillwire.lazy import missing_package
 from skillwire.text import clean_line
 
 try:

@@ -12,8 +12,9 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from skillwire.adapters.calls import CallQuestion, ShownQuestions, may_ask, missing_package
+from skillwire.adapters.calls import CallQuestion, ShownQuestions, may_ask
 from skillwire.host import SkillHost, Tool, run_sync
+from skillwire.lazy import missing_package
 
 try:
     from agno.skills import Skills

@@ -19,15 +19,9 @@ from skillwire.consent import ApprovalRequest
 from skillwire.host import ReadRequest, ServerTool, SkillHost, Tool, ToolResult
 from skillwire.host.host import on_loop
 from skillwire.skill import shown_uri
-from skillwire.version import pip_command
 
 _NAME_CHARS: Final = 64
 """Model services take no longer name of a tool."""
-
-
-def missing_package(error: ModuleNotFoundError, extra: str) -> ModuleNotFoundError:
-    """The error to raise when the framework of an adapter is not installed: it says how to install it."""
-    return ModuleNotFoundError(f"{error.msg}. To install it: {pip_command(extra)}", name=error.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

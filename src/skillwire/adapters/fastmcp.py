@@ -20,9 +20,9 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict
 
-from skillwire.adapters.calls import missing_package
 from skillwire.errors import SourceError
 from skillwire.host import ServerConfig
+from skillwire.lazy import missing_package
 from skillwire.trust import ApprovalMode
 from skillwire.version import VERSION
 from skillwire.wire import (

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, field, missing_package, refused
+from skillwire.adapters.calls import CallQuestion, ask_or_call, field, refused
 from skillwire.host import SkillHost, Tool
+from skillwire.lazy import missing_package
 
 try:
     from google.adk.tools.base_tool import BaseTool

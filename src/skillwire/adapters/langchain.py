@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, missing_package, refused
+from skillwire.adapters.calls import CallQuestion, ask_or_call, refused
 from skillwire.host import SkillHost, Tool, ToolResult, run_sync
+from skillwire.lazy import missing_package
 
 try:
     from langchain.agents.middleware import AgentMiddleware

@@ -14,8 +14,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, field, missing_package, refused
+from skillwire.adapters.calls import CallQuestion, ask_or_call, field, refused
 from skillwire.host import SkillHost, Tool
+from skillwire.lazy import missing_package
 
 try:
     from agents import FunctionTool

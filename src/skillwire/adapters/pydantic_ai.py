@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, field, missing_package, tool_names
+from skillwire.adapters.calls import CallQuestion, ask_or_call, field, tool_names
 from skillwire.errors import SkillwireError
 from skillwire.host import ServerTool, SkillHost
+from skillwire.lazy import missing_package
 from skillwire.text import for_model
 
 try:

@@ -26,4 +26,5 @@ export(
         "session": "ChatError ChatEvent ChatLimits ChatSession EventType find_model",
         "terminal": "ChatTerminal",
     },
+    extra="chat",
 )

@@ -15,9 +15,9 @@ from typing import Final, Literal, TypeAlias
 
 import anyio.to_thread
 
-from skillwire.adapters.calls import missing_package
 from skillwire.errors import SkillwireError
 from skillwire.host import SkillHost
+from skillwire.lazy import missing_package
 from skillwire.text import clean_text, redact, safe_line
 
 try:

@@ -47,4 +47,5 @@ export(
         "source": "Feed StoreSource",
         "store": "Store",
     },
+    extra="registry",
 )

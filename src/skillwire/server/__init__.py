@@ -56,15 +56,13 @@ export(
         "attach": "SkillsExtension add_skills",
         "http.app": "McpEndpoint",
         "http.asgi": (
-            "Asgi Headers Message OpenRequest Receive Request Scope Send StoppableApp Telemetry "
-            "parse_json"
+            "Asgi Headers Message OpenRequest Receive Request Scope Send StoppableApp Telemetry parse_json"
         ),
         "http.frontend": "Gauges HostNames HttpFrontend OperatorApp Route ServiceStatus State",
         "http.pool": "K V Endpoint PoolFull RunningView SharedPool ViewPool",
         "http.server": "Address HttpServer parse_address",
         "library": (
-            "DEFAULT_OPTIONS T Catalog IndexShape LegacyFeatures Page ServerOptions SkillLibrary "
-            "ToolsMode"
+            "DEFAULT_OPTIONS T Catalog IndexShape LegacyFeatures Page ServerOptions SkillLibrary ToolsMode"
         ),
     },
 )
