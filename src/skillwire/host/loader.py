@@ -1,19 +1,19 @@
 """Loader: from a registered skill to text that a model may see.
 
-Loading takes these steps, and each file read later takes the same ones from the third on.
+Loading takes these steps, in this order; each file read later takes steps 4 and 5, and 6 if it applies.
 
 1. The entry is sound and within the limits; otherwise nothing is fetched (ENT-2, ENT-6).
-2. The publishers signed it whom its origin must have; and it is approved as its entry is now, or the user is
-   asked (SEC-5, SEC-6).
-3. The entry is held: from here on only its files are read (VER-3).
+2. The publishers signed it whom its origin must have. At most the signature file is fetched for that.
+3. It is approved as its entry is now, or the user is asked, before a byte is fetched (SEC-5, SEC-6).
 4. The bytes come from the cache, where their digest is computed again, or from the server (SEC-8, VER-5).
-5. The bytes are verified against the held entry (VER-1, VER-2).
-6. A failed check may be a stale entry: it is refreshed once and tried once more, then refused. Another
-   set of files takes the approval back, so step 2 asks again (VER-6).
-7. What was verified is cached and rendered in its fence (SEC-1).
+5. The bytes are verified against the entry (VER-1, VER-2).
+6. A dynamic skill promises no digests, so step 3 is taken here: the files that its server lists are read too,
+   and the user agrees to what was seen. Any other file is a question of its own, when it is read.
+7. The entry is held: from here on only its files are read (VER-3).
+8. What was verified is cached, and rendered in its fence by the caller (SEC-8, SEC-1).
 
-A dynamic skill promises no digests, so step 2 comes after step 5 for it: the files that its server lists are
-read too, and the user agrees to what was seen. Any other file is a question of its own, when it is read.
+If a step fails, the entry may be stale: it is refreshed once, and all steps are taken once more. Another set
+of files takes the approval back, so step 3 asks again (VER-6).
 Skills of earlier drafts are files: their approved bytes are used again until their server tells of a change.
 """
 
@@ -461,10 +461,10 @@ class Loader:
     async def _attempt(self, skill: HostSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.
         entry = check_entry(skill.entry, limits=self.limits)
-        # Step 2, first part: at most the signature file is fetched for it.
+        # Step 2.
         case = await self.approver.open(skill, entry)
         await self.approver.check_publishers(case, self.fetcher.preview)
-        # Step 2. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
+        # Step 3. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
         if entry.resources is not DYNAMIC:
             await self.approver.obtain(case, self.fetcher.preview)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
@@ -473,6 +473,7 @@ class Loader:
         self.fetcher.accept(verified)
         seen = seen_set([verified.file])
         listed: list[VerifiedFile] = []
+        # Step 6. SEC-6: nobody could agree to its bytes before they were there.
         if entry.resources is DYNAMIC:
 
             async def others() -> list[VerifiedFile]:
@@ -480,7 +481,7 @@ class Loader:
                 return listed
 
             await self.approver.obtain(case, self.fetcher.preview, files=[verified.file], others=others)
-        # Step 3. VER-3: held until it is released, unless the approval was revoked meanwhile.
+        # Step 7. VER-3: held until it is released, unless the approval was revoked meanwhile.
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
         once = case.once
         grants, is_kept = await self.approver.confirm(case, seen=shown)
@@ -488,18 +489,19 @@ class Loader:
         self._held.pop(skill.key, None)  # What was loaded last comes last.
         self._held[skill.key] = _Held(skill.handle, held, verified, seen, len(data), is_kept, once)
         self.on_held(skill.origin)
-        # Step 7. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
+        # Step 8. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
         for file in [*([] if is_cached else [verified.file]), *listed] if is_kept else ():
             await self.fetcher.store(file)
         return verified
 
     async def _read(self, key: SkillKey, held: _Held, uri: SkillUri) -> VerifiedFile:
         entry, origin = held.skill.entry, held.skill.origin
+        # Steps 4 and 5. SEC-8, VER-1.
         data, is_cached = await self.fetcher.fetch_bytes(entry, origin, uri)
         file = verify_file(entry, uri, data, origin, retrieved=held.retrieved, limits=self.limits)
         if entry.is_dynamic:
             held.retrieved += len(data)
-            # SEC-6: a question is about this file alone. What was agreed to for this load counts.
+            # Step 6. SEC-6: a question is about this file alone. What was agreed to for this load counts.
             case = await self.approver.open(self._registered(key), entry)
             case.once = held.once
             await self.approver.obtain(case, self.fetcher.preview, files=[file])
@@ -512,7 +514,7 @@ class Loader:
         return file
 
     async def refreshed(self, skill: HostSkill, error: SkillwireError) -> HostSkill:
-        """The skill with a fresh entry (step 6), or the original error if there is none."""
+        """The skill with a fresh entry (VER-6), or the original error if there is none."""
         try:
             entry = await self.source_of(skill.origin).get_entry(skill.uri)
         except SkillwireError:

@@ -32,8 +32,9 @@ from skillwire.host.sources import ListingCache
 from skillwire.host.styles.base import RenderContext, Style
 from skillwire.host.watch import Following, StateWatch
 from skillwire.limits import Limits
+from skillwire.skill import SkillUri
 from skillwire.text import safe_line
-from skillwire.trust import Origin, Publisher
+from skillwire.trust import AdmissionRequest, Origin, Publisher, VerifiedSkill
 
 
 class HostComponents:
@@ -61,6 +62,7 @@ class HostComponents:
         self.config: ConfigWatch | None = None
         """The files that all of this came from, which are followed while the host is open."""
         self._collect = collect
+        self._limits = limits
         places = state_paths()
         self.origins = origins
         self.style = style
@@ -93,7 +95,7 @@ class HostComponents:
             sources=origins.sources,
             directories=origins.directories,
             later=origins.later,
-            check_directory=lambda path: self.cache.refuse_inside([path]),
+            check_directory=self._check_directory,
             registry=self.registry,
             log=self.log,
             approvals=self.approvals,
@@ -110,7 +112,7 @@ class HostComponents:
         self.registration = registration
         self.approver = Approver(
             registry=self.registry,
-            facts=lambda skill: registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled),
+            facts=self._admission_request,
             approval_mode=registration.approval_mode,
             store=self.approvals,
             signatures=Signatures(publishers, required=self._required_publishers, tell=self.log.record),
@@ -123,7 +125,7 @@ class HostComponents:
             source_of=self.inventory.places.source,
             approver=self.approver,
             cache=self.cache,
-            accept=lambda verified: self.style.check(verified, limits),
+            accept=self._check_style,
             listed_files=self.inventory.places.listed_files,
             limits=limits,
         )
@@ -133,7 +135,7 @@ class HostComponents:
             take_fresh=registration.add,
             approver=self.approver,
             fetcher=self.fetcher,
-            on_held=lambda origin: self.following.update(origin),
+            on_held=self._held_changed,
             limits=limits,
         )
         # Fences that cannot be guessed, and that stay the same while the host is open.
@@ -157,9 +159,7 @@ class HostComponents:
         self.search = SkillSearch(
             registry=self.registry, source_of=self.inventory.places.source, cache=self.cache, limits=limits
         )
-        self.offered = OfferedSkills(
-            self.registry, self.approver.is_offered, lambda: self.approvals.decline_revision
-        )
+        self.offered = OfferedSkills(self.registry, self.approver.is_offered, self._decline_revision)
         self.actions = ModelActions(
             resolver=self.resolver,
             loader=self.loader,
@@ -173,7 +173,7 @@ class HostComponents:
         self.following = Following(
             registry=self.registry,
             approvals=self.approvals,
-            held=lambda origin: [held.entry.uri for held in self.loader.held if held.origin == origin],
+            held=self._held_uris,
             subscribe=self.inventory.follow,
             servers=self.inventory.places.servers,
             limits=limits,
@@ -237,6 +237,27 @@ class HostComponents:
         )
         self.cache.bind(origins.identities)
         self.approvals.bind(origins.identities)
+
+    # What the parts ask of each other
+
+    def _check_directory(self, path: Path) -> None:
+        """`SourceError` for a directory in which the cache is: its files would become skills."""
+        self.cache.refuse_inside([path])
+
+    def _admission_request(self, skill: HostSkill) -> AdmissionRequest:
+        return self.registration.candidate(skill.origin, skill.entry, disabled=not skill.enabled)
+
+    def _check_style(self, verified: VerifiedSkill) -> None:
+        self.style.check(verified, self._limits)
+
+    def _held_changed(self, origin: Origin) -> None:
+        self.following.update(origin)
+
+    def _held_uris(self, origin: Origin) -> list[SkillUri]:
+        return [held.entry.uri for held in self.loader.held if held.origin == origin]
+
+    def _decline_revision(self) -> int:
+        return self.approvals.decline_revision
 
     def _required_publishers(self, origin: Origin) -> tuple[str, ...]:
         return self.origins.required_publishers(origin)
