@@ -12,54 +12,36 @@ from typing import TYPE_CHECKING, Any, Literal
 from skillwire.cli.host_options import HostOptions
 from skillwire.cli.output import counted, info, printable, write
 from skillwire.cli.parser import UsageError
+from skillwire.cli.running import (
+    ServingOptions,
+    http_limits,
+    listen_address,
+    log_to_stderr,
+    read_instructions,
+    refuse_without_http,
+    run_until_signal,
+    serve_http,
+)
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
     from skillwire.access import Caller, Callers
     from skillwire.gateway import ApprovalQuestion, Audit, Gateway, GatewayOptions
-    from skillwire.server import ServerOptions, StoppableApp, ToolsMode
+    from skillwire.server import ServerOptions, StoppableApp
     from skillwire.ui import ReviewApp
 
 _HOW = "--tokens or --token-file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunOptions(ServingOptions):
     """The options of `gateway run`, as they were given."""
 
     options: HostOptions
     approval: Literal["required", "listed", "locked"] | None
     locked: Path | None
-    http: str | None
     tokens: Path | None
-    token_file: Path | None
-    unsafe_no_auth: bool
-    allow_host: tuple[str, ...]
-    stateless: bool
-    metrics: str | None
     audit: Path | None
-    store: str | None
-    rate: int | None
-    max_requests: int | None
-    max_failed_tokens: int | None
-    max_connections: int | None
-    max_connections_per_address: int | None
-    max_body_bytes: int | None
-    max_sessions: int | None
-    max_views: int | None
-    session_timeout: float | None
-    head_timeout: float | None
-    body_timeout: float | None
-    write_timeout: float | None
-    idle_timeout: float | None
-    name: str | None
-    instructions: str | None
-    access_log: bool
-    log_format: Literal["text", "json"]
-    ttl: float
-    page_size: int
-    tools: ToolsMode
-    prompts: bool
     ui: bool
     ui_url: str | None
     run: bool
@@ -67,14 +49,6 @@ class RunOptions:
 
 def run(**given: Any) -> None:
     """Run a gateway until its client disconnects or a signal ends it."""
-    from skillwire.cli.running import (
-        listen_address,
-        log_to_stderr,
-        read_instructions,
-        run_until_signal,
-        serve_http,
-    )
-
     options = RunOptions(**given)
     _check(options)
     log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log)
@@ -176,8 +150,6 @@ class _Page:
 def _check(options: RunOptions) -> None:
     """Refuse options that contradict each other or do nothing: requested protection must be there."""
     if options.http is None:
-        from skillwire.cli.running import refuse_without_http
-
         refuse_without_http(options, "tokens", "ui")
     if options.ui_url and not options.ui:
         raise UsageError("--ui-url needs --ui: add it, or leave both out")
@@ -245,7 +217,6 @@ def _refuse_loop(files: Sequence[Path]) -> None:
 
 
 def _server_options(options: RunOptions) -> ServerOptions:
-    from skillwire.cli.running import http_limits
     from skillwire.server import LegacyFeatures, ServerOptions
 
     return ServerOptions(
@@ -289,7 +260,6 @@ def _audit(options: RunOptions) -> Audit | None:
 
 def _callers(options: RunOptions) -> Callers | None:
     from skillwire.access import CallerFile
-    from skillwire.cli.running import http_limits
     from skillwire.cli.serve import token_callers
 
     limits = http_limits(options)

@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from skillwire.cli.output import printable, verbosity
 from skillwire.cli.parser import UsageError
@@ -22,7 +23,41 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from skillwire.limits import Limits
-    from skillwire.server import Address, HttpFrontend, HttpServer
+    from skillwire.server import Address, HttpFrontend, HttpServer, ToolsMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """The options of every command that serves, as they were given."""
+
+    http: str | None
+    allow_host: tuple[str, ...]
+    token_file: Path | None
+    unsafe_no_auth: bool
+    stateless: bool
+    metrics: str | None
+    access_log: bool
+    log_format: Literal["text", "json"]
+    rate: int | None
+    max_requests: int | None
+    max_failed_tokens: int | None
+    max_connections: int | None
+    max_connections_per_address: int | None
+    max_body_bytes: int | None
+    max_sessions: int | None
+    max_views: int | None
+    session_timeout: float | None
+    head_timeout: float | None
+    body_timeout: float | None
+    write_timeout: float | None
+    idle_timeout: float | None
+    store: str | None
+    name: str | None
+    instructions: str | None
+    ttl: float
+    page_size: int
+    tools: ToolsMode
+    prompts: bool
 
 
 def run_until_signal(
@@ -93,7 +128,7 @@ def listen_address(text: str, *, has_token: bool, unsafe_no_auth: bool, how: str
     return address
 
 
-def refuse_without_http(options: object, *more: str) -> None:
+def refuse_without_http(options: ServingOptions, *more: str) -> None:
     """Refuse options that do nothing over stdio: nobody should rely on a protection that is not there."""
     fields = ("token_file", "allow_host", "stateless", "access_log", "metrics", *more)
     given = [f"--{field.replace('_', '-')}" for field in fields if getattr(options, field)]
@@ -101,7 +136,7 @@ def refuse_without_http(options: object, *more: str) -> None:
         raise UsageError(f"{', '.join(given)} needs --http: add --http HOST:PORT, or leave it out")
 
 
-def http_limits(options: object) -> Limits:
+def http_limits(options: ServingOptions) -> Limits:
     """The limits of an HTTP server that the options of a command set."""
     from skillwire.cli.commands.serving import LIMIT_FIELDS
     from skillwire.limits import Limits

@@ -16,6 +16,7 @@ from skillwire.cli.commands.serving import LIMIT_FIELDS
 from skillwire.cli.output import counted, human_size, info, printable, write
 from skillwire.cli.parser import UsageError, words_of
 from skillwire.cli.running import (
+    ServingOptions,
     http_limits,
     listen_address,
     log_to_stderr,
@@ -30,7 +31,7 @@ from skillwire.files import expand_user
 if TYPE_CHECKING:
     from skillwire.access import Callers, OAuthSettings
     from skillwire.limits import Limits
-    from skillwire.server import Address, IndexShape, ToolsMode
+    from skillwire.server import Address, IndexShape
     from skillwire.skill import SkillUri
     from skillwire.sources import DirectorySource
     from skillwire.sources.remote import RemoteSource
@@ -357,45 +358,19 @@ def _summarize(source: DirectorySource, *, strict: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
+class ServeOptions(ServingOptions):
     """The options of the command, as they were given."""
 
     paths: tuple[str, ...]
     locked: Path | None
     installed: bool
-    store: str | None
     channel: str | None
     oauth_issuer: str | None
     oauth_audience: str | None
     oauth_groups_claim: str | None
     refresh: float
     well_known: bool
-    http: str | None
-    allow_host: tuple[str, ...]
-    token_file: Path | None
-    unsafe_no_auth: bool
-    stateless: bool
-    metrics: str | None
-    rate: int | None
-    max_requests: int | None
-    max_failed_tokens: int | None
-    max_connections: int | None
-    max_connections_per_address: int | None
-    max_body_bytes: int | None
-    max_sessions: int | None
-    max_views: int | None
-    session_timeout: float | None
-    head_timeout: float | None
-    body_timeout: float | None
-    write_timeout: float | None
-    idle_timeout: float | None
-    name: str | None
-    instructions: str | None
-    access_log: bool
-    log_format: Literal["text", "json"]
-    ttl: float
     cache_scope: Literal["public", "private"] | None
-    page_size: int
     unlisted: tuple[str, ...]
     query: bool
     allow_oversize: bool
@@ -414,8 +389,6 @@ class ServeOptions:
     index: IndexShape
     manifests: bool
     prompt_xml: bool
-    tools: ToolsMode
-    prompts: bool
     reference: bool
     list_legacy: bool
     list_files: bool
