@@ -7,8 +7,8 @@ There are three ways, tried in this order:
 2. The approval page, where one runs and the client declares that it opens URLs.
 3. An error that says that the user must act. The command to run is in the log.
 
-Only a clear yes counts, and only for the set of files that was shown. A client that says yes within 300 ms has
-asked nobody: it is asked once more, and a second yes as quick counts as a no.
+Only a clear yes counts, and only for the set of files that was shown. A client that says yes within 300 ms
+has asked nobody: it is asked once more, and a second yes as quick counts as a no.
 """
 
 from __future__ import annotations
