@@ -1,13 +1,17 @@
-"""How much processor time `skillwire list` takes with 1,000, 4,000 and 8,000 local skills.
+"""How much processor time `skillwire list` takes, with skills of a directory and with those of one server.
 
-    python benchmarks/list_run.py [COUNT ...]
+    python -m benchmarks.list_run [COUNT ...]             1,000, 4,000 and 8,000 local skills
+    python -m benchmarks.list_run --server [COUNT ...]    7,500 skills of one server over HTTP
 
 Writes generated skills into a temporary directory, and runs the command as a user would, with a home
-directory of its own. Prints the processor time of a first run and of a second one.
+directory of its own. Prints the processor time of a first run and of a second one, in which a server's cached
+listing is still current, the share that the second has of the first, and the time of a run without skills.
+The lowest of three is taken of each: other programs only add to them.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import subprocess
@@ -15,7 +19,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.processes import Cores, ServerProcess
+
 COUNTS = (1_000, 4_000, 8_000)
+SERVED = (7_500,)
+ROUNDS = 3
+_LIST = (sys.executable, "-m", "skillwire", "list", "--no-default-directories")
 
 
 def write_skills(folder: Path, count: int) -> None:
@@ -29,35 +38,52 @@ def write_skills(folder: Path, count: int) -> None:
         (skill / "references/notes.md").write_text(f"# Notes {number}\n", "utf-8")
 
 
-def run_list(folder: Path, home: Path) -> tuple[float, int]:
+def run_list(home: Path, *options: str) -> tuple[float, int]:
     """The processor seconds of one run, with its children, and the number of lines that it printed."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = subprocess.run(
-        [sys.executable, "-m", "skillwire", "list", "--no-default-directories", "--dir", str(folder)],
-        env=environment,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=True,
+        [*_LIST, *options], env=environment, cwd=home, capture_output=True, text=True, check=True
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return seconds, len(run.stdout.splitlines())
 
 
+def measure(home: Path, count: int, *options: str, again: tuple[str, ...] = ()) -> None:
+    """Print one line about so many skills; `again` are the options that make a run a first one again."""
+    first: list[float] = []
+    second: list[float] = []
+    lines = 0
+    for _ in range(ROUNDS):
+        first.append(run_list(home, *options, *again)[0])
+        seconds, lines = run_list(home, *options)
+        second.append(seconds)
+    nothing = min(run_list(home, "--no-config")[0] for _ in range(ROUNDS))
+    share = min(second) / min(first)
+    print(
+        f"{count:>6} skills: {min(first):5.2f} s of processor time, then {min(second):5.2f} s "
+        f"({share:.2f} of it; {nothing:.2f} s without skills; {lines} lines)"
+    )
+
+
 def main() -> None:
-    counts = [int(text) for text in sys.argv[1:]] or COUNTS
-    for count in counts:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--server", action="store_true", help="skills of one server over HTTP")
+    parser.add_argument("counts", nargs="*", type=int)
+    given = parser.parse_args()
+    for count in given.counts or (SERVED if given.server else COUNTS):
         with tempfile.TemporaryDirectory() as name:
             folder, home = Path(name) / "skills", Path(name) / "home"
             home.mkdir()
             write_skills(folder, count)
-            first, lines = run_list(folder, home)
-            second, _ = run_list(folder, home)
-            print(
-                f"{count:>6} skills: {first:5.2f} s of processor time, then {second:5.2f} s ({lines} lines)"
-            )
+            if not given.server:
+                measure(home, count, "--dir", str(folder))
+                continue
+            command = [sys.executable, "-m", "skillwire", "serve", str(folder), "--http", "127.0.0.1:0"]
+            with ServerProcess(command, over_http=True, cores=Cores()) as server:
+                server.await_url(120)
+                measure(home, count, "--server", f"big={server.url}/mcp", again=("--refresh",))
 
 
 if __name__ == "__main__":

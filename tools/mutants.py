@@ -1403,7 +1403,7 @@ GROUPS = (
             ),
             ("    cleaned = clean_text(content)\n", "    cleaned = type(clean_text(content))(content)\n"),
             ("escape_xml(clean_line(value).text)", "clean_line(value).text"),
-            ("_IMITATION.finditer(text.translate(_FOLD))", "_IMITATION.finditer(text)"),
+            ("_imitation().finditer(text.translate(_FOLD))", "_imitation().finditer(text)"),
         ),
     ),
     Group(

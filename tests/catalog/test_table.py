@@ -378,17 +378,6 @@ def test_a_handle_is_unique_and_never_changes_its_meaning(
                 assert registry.find(handle).key == key
 
 
-def test_precomputed_names_are_those_of_the_registered_skills() -> None:
-    registry, plain = SkillTable(), SkillTable()
-    newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""}, description="Another one.")
-    registry.prepare(DEMO, [REFUNDS, INVOICES])
-    registry.prepare(OTHER, [REFUNDS])
-    assert registry.skills() == ()
-    listings = {DEMO: [newer], OTHER: [REFUNDS]}
-    assert registry.replace_many(listings) == plain.replace_many(listings)
-    assert registry.skills() == plain.skills()
-
-
 def test_the_same_skills_are_given_until_something_changes() -> None:
     registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])

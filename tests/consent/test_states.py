@@ -24,6 +24,7 @@ from skillwire.cli.screen import Screen
 from skillwire.cli.skill_view import SkillRow, show_list, show_skill, skill_json
 from skillwire.errors import SkillNotFound
 from skillwire.host import LocalDirectory, ServerConfig, SkillHost
+from skillwire.limits import Limits
 from skillwire.trust import SIGNATURE_FILE, ApprovalMode, Origin
 from trees import write_skill
 from ui.visitor import visiting
@@ -119,13 +120,34 @@ SITUATIONS = {
 
 
 async def rows_of(host: SkillHost) -> list[SkillRow]:
-    """As `list` makes them."""
+    """As `list` makes them, which determines once what holds for several skills."""
     await host.admin.check_signatures()
-    return [SkillRow(skill, host.admin.status(skill)) for skill in host.skills(disabled=True)]
+    skills = host.skills(disabled=True)
+    statuses = host.admin.statuses((*skills, *skills))
+    assert statuses == [host.admin.status(skill) for skill in (*skills, *skills)]
+    return [SkillRow(skill, status) for skill, status in zip(skills, statuses, strict=False)]
 
 
 def skill_of(sim: Simulator) -> SimulatedSkill:
     return next(iter(sim.skills.values()))
+
+
+async def test_skills_of_one_listing_each_have_their_own_state(tmp_path: Path) -> None:
+    sim = Simulator()
+    for name in ("alpha", "beta", "gamma", "large", "not/named"):
+        sim.skill(name, files={"a.md": b"x" * 2_000} if name == "large" else {})
+    limits = Limits(bytes_per_skill=1_000)
+    async with opened(tmp_path, shop=sim, host_options={"limits": limits}) as host:
+        await host.admin.approve(await host.find("beta"))
+        await host.admin.decline(await host.find("gamma"))
+        states = {row.skill.entry.name: row.status.words for row in await rows_of(host)}
+    assert states == {
+        "alpha": "not approved",
+        "beta": "approved",
+        "gamma": "declined",
+        "large": "refused (too large)",
+        "not/named": "refused (broken)",
+    }
 
 
 @pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS.keys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -178,6 +179,26 @@ async def test_listings_are_kept_between_hosts_for_as_long_as_the_server_allows(
                 outdate(tmp_path)
 
 
+async def test_a_cached_listing_that_is_damaged_is_asked_for_again(tmp_path: Path) -> None:
+    async def respond(call: Call) -> None:
+        if call.method != "skills/list":
+            await call.behave()
+            return
+        result = {"skills": [ENTRY], "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}
+        body = json.dumps({"jsonrpc": "2.0", "id": call.message["id"], "result": result}).encode()
+        await call.send("200 OK", body, content_type="application/json")
+
+    async with wild_http(respond) as (url, calls):
+        for expected in (1, 2, 2):
+            config = ServerConfig(url=url, era="2026-07-28")
+            host = make_host(tmp_path, servers={"shop": config}, cache_listings=True, watch=False)
+            async with host:
+                assert [skill.entry.name for skill in host.skills()] == ["refunds"]
+            assert sum(call.method == "skills/list" for call in calls) == expected
+            if expected == 1:
+                damage(tmp_path)
+
+
 async def test_a_name_that_a_cached_listing_does_not_have_is_looked_for_in_a_new_one(tmp_path: Path) -> None:
     served: list[dict[str, object]] = [ENTRY]
 
@@ -242,8 +263,15 @@ def listed_skill(name: str) -> dict[str, object]:
     }
 
 
+def damage(folder: Path) -> None:
+    """One letter of every listing that is kept is another."""
+    for file in folder.rglob("listings/*.json"):
+        file.write_bytes(file.read_bytes().replace(b'"refunds"', b'"refinds"'))
+
+
 def outdate(folder: Path) -> None:
     """The time of every listing that is kept is over."""
     for file in folder.rglob("listings/*.json"):
-        stored = json.loads(file.read_text("utf-8"))
-        file.write_text(json.dumps({**stored, "until": 1.0}), "utf-8")
+        stored = json.loads(file.read_bytes()[hashlib.sha256().digest_size :])
+        data = json.dumps({**stored, "until": 1.0}).encode()
+        file.write_bytes(hashlib.sha256(data).digest() + data)

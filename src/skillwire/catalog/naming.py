@@ -22,6 +22,8 @@ MAX_HANDLE_LENGTH: Final = 200
 _SHORT_MARK: Final = 8
 _MARKS: Final = "-_.:/~"
 _RUN_OF_HYPHENS: Final = re.compile("-{2,}")
+_PLAIN_NAME: Final = re.compile("[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*+")
+_PLAIN_HANDLE: Final = re.compile(f"[A-Za-z0-9]+(?:[{re.escape(_MARKS)}][A-Za-z0-9]+)*+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,10 +64,14 @@ class Naming:
 
     def handles(self, key: SkillKey, entry: SkillEntry) -> tuple[str, ...]:
         """The possible handles in plain characters, whatever the server sent; the last one is unique."""
-        wanted = [clean_handle(spelling) for spelling in self.spellings(key.origin, entry)]
-        fitting = [handle for handle in wanted if handle and len(handle) <= MAX_HANDLE_LENGTH]
+        handles: dict[str, None] = {}
+        for spelling in self.spellings(key.origin, entry):
+            handle = clean_handle(spelling)
+            if handle and len(handle) <= MAX_HANDLE_LENGTH:
+                handles[handle] = None
         stem, mark = f"{key.origin.label}/{plain_name(entry)}~", digest_of(key.uri.encode())[len("sha256:") :]
-        return tuple(dict.fromkeys([*fitting, stem + mark[:_SHORT_MARK], stem + mark]))
+        handles[stem + mark[:_SHORT_MARK]] = handles[stem + mark] = None
+        return tuple(handles)
 
 
 SPEC_NAMING: Final = Naming()
@@ -73,7 +79,10 @@ SPEC_NAMING: Final = Naming()
 
 def plain_name(entry: SkillEntry) -> str:
     """The skill's name, reduced to letters, digits, `-`, `_` and `.`."""
-    named = clean_handle(entry.name, marks="-_.") or clean_handle(skill_path(entry.uri)[-1], marks="-_.")
+    name = entry.name
+    if len(name) <= MAX_NAME_LENGTH and _PLAIN_NAME.fullmatch(name):
+        return name  # Most are as they may be.
+    named = clean_handle(name, marks="-_.") or clean_handle(skill_path(entry.uri)[-1], marks="-_.")
     return named[:MAX_NAME_LENGTH].strip("-_.") or "skill"
 
 
@@ -89,17 +98,12 @@ def skill_path(uri: SkillUri) -> tuple[str, ...]:
 
 def clean_handle(text: str, *, marks: str = _MARKS) -> str:
     """Text as part of a handle: letters, digits, a few marks, and hyphens for everything else."""
-    if _plain(marks).fullmatch(text):
+    if (_PLAIN_HANDLE if marks == _MARKS else _PLAIN_NAME).fullmatch(text):
         return text  # Most are as they may be.
     # SEC-11: some invisible characters count as letters.
     seen = clean_line(text).text
     plain = _others(marks).sub("-", seen)
     return _RUN_OF_HYPHENS.sub("-", plain).strip(_MARKS)
-
-
-@cache
-def _plain(marks: str) -> re.Pattern[str]:
-    return re.compile(f"[A-Za-z0-9]+(?:[{re.escape(marks)}][A-Za-z0-9]+)*+")
 
 
 @cache

@@ -138,7 +138,6 @@ class SkillTable:
         self._origins: dict[str, Origin] = {}
         self._disabled: set[SkillKey] = set()
         self._watchers: list[Callable[[Changes], None]] = []
-        self._prepared: _Records = {}
         # Cached results of frequent calls, until something changes.
         self._listed: dict[bool, tuple[HostSkill, ...]] = {}
         self._uris: dict[Origin, frozenset[SkillUri]] = {}
@@ -146,10 +145,6 @@ class SkillTable:
     def watch(self, tell: Callable[[Changes], None]) -> None:
         """Call a function after every update from now on."""
         self._watchers.append(tell)
-
-    def prepare(self, origin: Origin, entries: Iterable[SkillEntry]) -> None:
-        """Compute the possible handles of these skills in advance, so that adding them takes less time."""
-        self._prepared[origin] = {entry.uri: self._record(origin, entry, listed=True) for entry in entries}
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry]) -> Changes:
         """Replace the listing of an origin. Skills added by URI are kept: a listing may be partial."""
@@ -168,8 +163,9 @@ class SkillTable:
                     repeated.append(SkillKey(origin, entry.uri))
             known = self._records.get(origin, {})
             records[origin] = {uri: record for uri, record in known.items() if not record.listed}
-            records[origin] |= {uri: self._record(origin, entry, listed=True) for uri, entry in fresh.items()}
-        self._prepared.clear()
+            records[origin] |= {
+                uri: self._record(origin, entry, known.get(uri), listed=True) for uri, entry in fresh.items()
+            }
         return self._update(records, tuple(dict.fromkeys(repeated)))
 
     def add(self, origin: Origin, entry: SkillEntry) -> Changes:
@@ -177,7 +173,7 @@ class SkillTable:
         self._claim_labels((origin,))
         known = self._records.get(origin, {})
         listed = entry.uri in known and known[entry.uri].listed
-        record = self._record(origin, entry, listed=listed)
+        record = self._record(origin, entry, known.get(entry.uri), listed=listed)
         return self._update({**self._records, origin: {**known, entry.uri: record}})
 
     def clear(self, origin: Origin) -> Changes:
@@ -201,6 +197,7 @@ class SkillTable:
 
         Returns the same tuple while nothing changes.
         """
+        disabled = disabled and bool(self._disabled)  # The same tuple if there are none.
         if disabled not in self._listed:
             origins = sorted(self._records, key=lambda origin: (origin.kind, origin.label))
             records = [
@@ -274,16 +271,15 @@ class SkillTable:
     def _at(self, key: SkillKey) -> _Record | None:
         return self._records.get(key.origin, {}).get(key.uri)
 
-    def _record(self, origin: Origin, entry: SkillEntry, *, listed: bool) -> _Record:
-        uri = entry.uri
-        known = self._prepared.get(origin, {}).get(uri) or self._records.get(origin, {}).get(uri)
+    def _record(self, origin: Origin, entry: SkillEntry, known: _Record | None, *, listed: bool) -> _Record:
+        """The record of an entry; that of the one before, `known`, where it says the same."""
         if known is not None and (known.entry is entry or known.entry == entry):
             return (
                 known
                 if known.entry is entry and known.listed == listed
                 else replace(known, entry=entry, listed=listed)
             )
-        key = SkillKey(origin, uri)
+        key = SkillKey(origin, entry.uri)
         handles = self._naming.handles(key, entry)
         folds = tuple(map(fold_handle, handles))
         return _Record(key, entry, listed, handles, handles if folds == handles else folds)
@@ -332,14 +328,14 @@ class SkillTable:
 
     def _name_all(self) -> dict[str, list[_Record]]:
         """Give every skill its handle; the new collisions of bare handles."""
-        by_name: dict[str, list[_Record]] = {}
+        first: dict[str, _Record] = {}
+        shared: dict[str, list[_Record]] = {}
         for record in self._all():
             for fold in record.folds:
-                by_name.setdefault(fold, []).append(record)
+                if (other := first.setdefault(fold, record)) is not record:
+                    shared.setdefault(fold, [other]).append(record)
         clashes: dict[str, list[_Record]] = {}
-        for fold, records in by_name.items():
-            if len(records) == 1:
-                continue
+        for fold, records in shared.items():
             keys = [record.key for record in records]
             known = self._contested.get(fold, frozenset())
             if not known.issuperset(keys):
@@ -347,15 +343,15 @@ class SkillTable:
                 # A collision is reported once, not again for each longer handle.
                 if records[0].folds[0] == fold:
                     clashes[records[0].handles[0]] = records
-        self._shown = {record.key: self._handle_for(record, by_name) for record in self._all()}
+        self._shown = {record.key: self._handle_for(record, shared) for record in self._all()}
         return clashes
 
-    def _handle_for(self, record: _Record, by_name: Mapping[str, list[_Record]]) -> str:
+    def _handle_for(self, record: _Record, shared: Mapping[str, list[_Record]]) -> str:
         key = record.key
-        *wanted, unique = record.handles
-        for handle, fold in zip(wanted, record.folds, strict=False):
-            keeps = fold not in self._contested or self._keeper(by_name[fold]) == key
-            if keeps and self._meanings.setdefault(handle, key) == key:
+        *preferred, unique = record.handles
+        for handle, fold in zip(preferred, record.folds, strict=False):
+            keeps = fold not in self._contested or self._keeper(shared.get(fold, [record])) == key
+            if keeps and ((holder := self._meanings.setdefault(handle, key)) is key or holder == key):
                 return handle
         self._meanings[unique] = key
         return unique

@@ -41,7 +41,18 @@ class Screen:
     def line(self, *parts: str | tuple[str, str]) -> None:
         """One line of text; a part may be a pair of text and style. The caller cleans untrusted text
         first."""
-        self._write("".join(self._styled(*((part, "") if isinstance(part, str) else part)) for part in parts))
+        self._write(self.styled(*parts))
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Lines that `styled` made, in one piece: a long table is written at once."""
+        if text := "\n".join(lines):
+            self._write(text)
+
+    def styled(self, *parts: str | tuple[str, str]) -> str:
+        """The text of a line, with its styles where the terminal has them."""
+        if not self._colors:
+            return "".join([part if isinstance(part, str) else part[0] for part in parts])
+        return "".join([part if isinstance(part, str) else self._styled(*part) for part in parts])
 
     def wrapped(self, text: str, *, indent: int = 0, style: str = "") -> None:
         """Text wrapped over as many lines as it needs."""
@@ -83,7 +94,7 @@ class Screen:
             self.hanging(start, last, style="" if number else "bold")
 
     def _styled(self, text: str, style: str) -> str:
-        if not style or not text or not self._colors:
+        if not style or not text:
             return text
         codes = ";".join(_CODES[word] for word in style.split())
         return f"\x1b[{codes}m{text}\x1b[0m"
@@ -113,11 +124,17 @@ def origin_words(origin: Origin) -> str:
 def cut(text: str, width: int) -> str:
     """Untrusted text on one line, at most `width` columns wide."""
     line = safe_line(text)
-    return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)).rstrip() + "…"
+    return line if columns_of(line) <= width else set_cell_size(line, max(width - 1, 0)).rstrip() + "…"
 
 
 def padded(text: str, width: int) -> str:
-    return set_cell_size(text, max(width, cell_len(text)))
+    """A text that was cleaned, with spaces up to a width."""
+    return text + " " * (width - columns_of(text))
+
+
+def columns_of(text: str) -> int:
+    """How many columns a text that was cleaned takes."""
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def show_json(document: Mapping[str, object]) -> None:

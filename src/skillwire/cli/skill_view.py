@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from skillwire.catalog import HostSkill
 from skillwire.cli.output import counted, human_size, printable
-from skillwire.cli.screen import Screen, cut, origin_words, padded, show_json
+from skillwire.cli.screen import Screen, columns_of, cut, origin_words, padded, show_json
 from skillwire.consent import ApprovalStatus, State
 from skillwire.host import Event, EventKind, SkillReview
 from skillwire.json_types import JsonValue
@@ -57,9 +57,11 @@ class SkillRow:
     @property
     def remarks(self) -> str:
         """The state, and the draft that its server uses if that is not the final extension."""
-        dialect = self.skill.entry.dialect
+        draft = self.skill.entry.draft
+        if draft is None and self.skill.enabled and self.signature is None:
+            return self.status.words
         disabled = "" if self.skill.enabled else "disabled"
-        short = "" if self.skill.origin.is_local else dialect.short
+        short = "" if self.skill.origin.is_local or draft is None else draft.dialect.short
         signature = str(self.signature) if self.signature is not None else ""
         parts = (self.status.words, disabled, short, signature)
         return ", ".join(part for part in parts if part)
@@ -107,11 +109,11 @@ def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
         for row in rows
     ]
     titles = ("NAME", "FROM", "APPROVAL", "DESCRIPTION")
-    widths = [max(cell_len(line[column]) for line in (titles, *columns)) for column in range(3)]
+    widths = [max(map(columns_of, column)) for column in [*zip(titles, *columns, strict=True)][:3]]
     left = screen.width - sum(widths) - 6
     beside = left >= _LEAST_DESCRIPTION
     heads = [padded(title, width) for title, width in zip(titles, widths, strict=False)]
-    screen.line(("  ".join([*heads, titles[3]] if beside else heads).rstrip(), "bold"))
+    lines = [screen.styled(("  ".join([*heads, titles[3]] if beside else heads).rstrip(), "bold"))]
     for row, (handle, origin, remarks, description) in zip(rows, columns, strict=True):
         parts: list[str | tuple[str, str]] = [
             (padded(handle, widths[0]), "bold" if row.skill.enabled else "dim"),
@@ -121,11 +123,12 @@ def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
             (padded(remarks, widths[2]) if beside else remarks, _STYLES[row.status.state]),
         ]
         if beside:
-            screen.line(*parts, "  ", cut(description, left))
+            lines.append(screen.styled(*parts, "  ", cut(description, left)))
         else:
             # Too narrow for a fourth column: the description has the line below to itself.
-            screen.line(*parts)
-            screen.line("  ", (cut(description, screen.width - 2), "dim"))
+            lines.append(screen.styled(*parts))
+            lines.append(screen.styled("  ", (cut(description, screen.width - 2), "dim")))
+    screen.lines(lines)
 
 
 def show_skill(screen: Screen, row: SkillRow, place: str, listed: Sequence[str] = ()) -> None:

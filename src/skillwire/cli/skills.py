@@ -106,16 +106,16 @@ def list_skills(
         await host.admin.check_signatures(skills if signed else None)
         copies = copies_of(skills)
         folded = {copy.key for group in copies.values() for copy in group}
+        skills = tuple(skill for skill in skills if skill.key not in folded) if folded else skills
         rows = [
             SkillRow(
                 skill,
-                host.admin.status(skill),
+                status,
                 host.style.tag(skill),
                 signature=await host.admin.signature(skill) if signed else None,
-                also_on=tuple(copy.origin.label for copy in copies.get(skill.key, ())),
+                also_on=tuple(copy.origin.label for copy in copies[skill.key]) if skill.key in copies else (),
             )
-            for skill in skills
-            if skill.key not in folded
+            for skill, status in zip(skills, host.admin.statuses(skills), strict=True)
         ]
         events = problem_events(host)
         failed = any(event.kind is EventKind.FAILURE for event in events)

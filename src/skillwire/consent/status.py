@@ -87,49 +87,72 @@ class ApprovalStatus:
 
 def status_of(candidate: AdmissionRequest, *, limits: Limits) -> ApprovalStatus:
     """What would happen on a load, determined without loading."""
-    status = ApprovalStatus(
-        state=State.REFUSED,
-        approval_mode=ApprovalMode.ALWAYS if candidate.origin.is_own else candidate.approval_mode,
-        nested=candidate.nested,
-        approved=candidate.session or candidate.approval or candidate.ended,
-        signer_change=candidate.signer_change,
-    )
     try:
         entry = check_entry(candidate.entry, limits=limits)
     except SkillwireError as error:
         reason = "too large" if isinstance(error, LimitExceeded) else "broken"
-        return replace(status, reason=reason, problem=str(error))
+        return _status(candidate, State.REFUSED, reason=reason, problem=str(error))
     # A disabled skill has a status too: what would happen on a load once it is enabled.
     if candidate.disabled or entry is not candidate.entry:
         candidate = replace(candidate, entry=entry, disabled=False)
     if missing := missing_publisher(candidate):
         if candidate.signature is not None:
             problem = missing.removeprefix("is refused: ")
-            return replace(status, reason=f"not signed by {candidate.require[0]}", problem=problem)
+            return _status(
+                candidate, State.REFUSED, reason=f"not signed by {candidate.require[0]}", problem=problem
+            )
         # Who signed it is not known yet: only what holds in any case is said.
         without = status_of(replace(candidate, require=()), limits=limits)
         if without.state in (State.CHANGED, State.DECLINED, State.REFUSED):
             return without
-        return replace(status, state=State.NOT_APPROVED, reason=UNCHECKED)
+        return _status(candidate, State.NOT_APPROVED, reason=UNCHECKED)
     decision = admit(candidate, Purpose.LOAD)
     if isinstance(decision, Allowed):
         state = State.APPROVED if decision.approved else State.ALLOWED
-        return replace(status, state=State.OWN if candidate.origin.is_own else state, grants=decision.grants)
+        return _status(candidate, State.OWN if candidate.origin.is_own else state, grants=decision.grants)
     if candidate.unavailable or not candidate.selected or candidate.style_refusal:
-        return replace(status, reason="not offered", problem=getattr(decision, "message", ""))
+        return _status(
+            candidate, State.REFUSED, reason="not offered", problem=getattr(decision, "message", "")
+        )
     if candidate.approval_mode is ApprovalMode.NEVER:
         problem = "the approval mode of its server is never; change that to load it"
-        return replace(status, reason="approval mode never", problem=problem)
+        return _status(candidate, State.REFUSED, reason="approval mode never", problem=problem)
     if candidate.declined:
-        return replace(status, state=State.DECLINED)
+        return _status(candidate, State.DECLINED)
     if decision.reason is Reason.CHANGED or candidate.signer_change:
         changed = [counted(len(decision.changes), "file")] if decision.changes else []
         reason = " and ".join([*changed, *(["signer"] if candidate.signer_change else [])])
-        return replace(status, state=State.CHANGED, reason=reason, changes=decision.changes)
+        return _status(candidate, State.CHANGED, reason=reason, changes=decision.changes)
     waiting = _WAITING[candidate.approval_mode]
-    if not entry.is_dynamic and status.approved is None and not status.nested:
+    if not entry.is_dynamic and _last_approval(candidate) is None and not candidate.nested:
         return waiting  # One value for most skills of a large server.
-    return replace(status, state=State.NOT_APPROVED, reason="no digests" if entry.is_dynamic else "")
+    return _status(candidate, State.NOT_APPROVED, reason="no digests" if entry.is_dynamic else "")
+
+
+def _status(
+    candidate: AdmissionRequest,
+    state: State,
+    *,
+    reason: str = "",
+    problem: str = "",
+    grants: Grants = NO_GRANTS,
+    changes: tuple[FileChange, ...] = (),
+) -> ApprovalStatus:
+    return ApprovalStatus(
+        state=state,
+        approval_mode=ApprovalMode.ALWAYS if candidate.origin.is_own else candidate.approval_mode,
+        nested=candidate.nested,
+        grants=grants,
+        changes=changes,
+        approved=_last_approval(candidate),
+        reason=reason,
+        problem=problem,
+        signer_change=candidate.signer_change,
+    )
+
+
+def _last_approval(candidate: AdmissionRequest) -> Approval | None:
+    return candidate.session or candidate.approval or candidate.ended
 
 
 _WAITING: Final = {

@@ -128,6 +128,10 @@ class ConsentStore:
         """What is known of a skill, as it was last read; an empty record if that is nothing."""
         return self._records.get(key) or Record(key=key)
 
+    def knows(self, key: Key) -> bool:
+        """Whether anything was ever decided about a skill, for good or for this process."""
+        return key in self._records or key in self._of_session
+
     def session(self, key: Key) -> Approval | None:
         """What was approved of a skill for as long as this process runs."""
         return self._of_session.get(key)

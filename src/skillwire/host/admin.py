@@ -108,6 +108,10 @@ class HostAdmin:
         """Whether a skill is approved as it is, changed since, new, and so on. The user is not asked."""
         return self._approver.status(skill)
 
+    def statuses(self, skills: Iterable[HostSkill]) -> list[ApprovalStatus]:
+        """The `status` of each of these skills, in less time than one by one."""
+        return list(self._approver.statuses(skills))
+
     async def signature(
         self, skill: HostSkill, publishers: Sequence[Publisher] | None = None
     ) -> SignatureVerdict:

@@ -5,7 +5,7 @@ What an approval allows is decided in `trust/admission.py`. Here it is looked up
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -415,6 +415,29 @@ class Approver:
             candidate = replace(candidate, seen=approval.resources)  # Approved as it was seen.
         return status_of(candidate, limits=self.limits)
 
+    def statuses(self, skills: Iterable[HostSkill]) -> Iterator[ApprovalStatus]:
+        """The approval status of each skill for the user, as `status` gives it.
+
+        Most skills of a large server are undecided, and differ in nothing but a sound entry: their status is
+        determined once.
+        """
+        known: dict[tuple[Origin, bool, bool, bool], ApprovalStatus] = {}
+        for skill in skills:
+            origin, entry = skill.origin, skill.entry
+            if self.store.knows(self._key(skill)) or self.signatures.required(origin):
+                yield self.status(skill)
+                continue
+            like = origin, skill.enabled, entry.is_dynamic, is_nested(skill.uri, self.registry.uris(origin))
+            if like in known:
+                with suppress(SkillwireError):
+                    check_entry(entry, limits=self.limits)
+                    yield known[like]
+                    continue
+            status = self.status(skill)
+            if not status.problem:
+                known[like] = status
+            yield status
+
     def is_offered(self, skill: HostSkill) -> bool:
         """Whether a model is told of a listed skill: not if a load is sure to be refused without asking."""
         # Only what the decision depends on: this is called for every skill.
@@ -436,8 +459,6 @@ class Approver:
         facts = self.facts(skill)
         nested = is_nested(skill.uri, self.registry.uris(skill.origin))
         require, signature = self.signatures.required(skill.origin), self.signatures.known(skill)
-        if not (nested or require or signature is not None):
-            return facts  # Most skills of a large server.
         return replace(facts, nested=nested, require=require, signature=signature)
 
     async def _read(self, skill: HostSkill, key: Key) -> Record:

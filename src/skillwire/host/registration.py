@@ -67,16 +67,22 @@ class Registration:
 
     def candidate(self, origin: Origin, entry: SkillEntry, *, disabled: bool = False) -> AdmissionRequest:
         """What the admission of a skill depends on, without its approval."""
-        config = self.configs.get(origin)
         return AdmissionRequest(
             origin=origin,
             entry=entry,
             unavailable=self.closed_for(origin),
-            selected=config is None or config.selection.admits(entry),
-            style_refusal="" if origin.is_local else self.style.refusal(entry, self.limits),
+            selected=self._is_selected(origin, entry),
+            style_refusal=self._style_refusal(origin, entry),
             disabled=disabled,
             approval_mode=self.approval_mode(origin),
         )
+
+    def _is_selected(self, origin: Origin, entry: SkillEntry) -> bool:
+        config = self.configs.get(origin)
+        return config is None or config.selection.admits(entry)
+
+    def _style_refusal(self, origin: Origin, entry: SkillEntry) -> str:
+        return "" if origin.is_local else self.style.refusal(entry, self.limits)
 
     def approval_mode(self, origin: Origin) -> ApprovalMode:
         """What the configuration says about all skills of an origin."""
@@ -125,18 +131,31 @@ class Registration:
 
     def replace(self, origin: Origin, entries: Iterable[SkillEntry], left_out: Iterable[str] = ()) -> None:
         """Register these as all that an origin lists, and record what cannot be used of it."""
-        candidates = [self.candidate(origin, entry) for entry in entries]
-        self.excluded[origin] = sum(not one.selected for one in candidates)
-        refused = [one for one in candidates if one.selected and one.style_refusal]
+        admitted: list[SkillEntry] = []
+        refused: list[AdmissionRequest] = []
+        excluded = 0
+        decisions: dict[tuple[bool, str], bool] = {}
+        for entry in entries:
+            # These two are all in which the skills of an origin differ here.
+            differs = self._is_selected(origin, entry), self._style_refusal(origin, entry)
+            is_selected, style_refusal = differs
+            if differs not in decisions:
+                candidate = self.candidate(origin, entry)
+                decisions[differs] = isinstance(admit(candidate, Purpose.LIST), Allowed)
+            if decisions[differs]:
+                admitted.append(entry)
+            elif not is_selected:
+                excluded += 1
+            elif style_refusal:
+                refused.append(self.candidate(origin, entry))
+        self.excluded[origin] = excluded
         self.log.leave_out(
             origin, [*left_out, *(unusable(origin, self._style_issue(one)) for one in refused)]
         )
-        admitted = tuple(one.entry for one in candidates if isinstance(admit(one, Purpose.LIST), Allowed))
         if self.closed_for(origin):
             return  # It stays empty, whatever comes late.
         if self._collected is not None:
             self._collected[origin] = admitted
-            self.registry.prepare(origin, admitted)  # Others are still waited for: there is time now.
             if self.on_collected is not None:
                 self.on_collected(origin, admitted)
         else:

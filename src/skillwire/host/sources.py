@@ -44,12 +44,12 @@ from skillwire.sources.listing import DialectOptions, Listing
 from skillwire.sources.mcp import McpSource
 from skillwire.text import shown
 from skillwire.trust import ApprovalMode, Origin, Reason
-from skillwire.wire import ListedResource, entry_from_stored, entry_to_stored
+from skillwire.wire import ListedResource, entry_as_stored, entry_to_stored
 
 if TYPE_CHECKING:
     from skillwire.host.connection import Connection
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _UNREADABLE: Final = (OSError, FormatError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
@@ -123,14 +123,20 @@ class ListingCache:
         }
         with suppress(OSError, ValueError):
             make_folder(path.parent)
-            write_atomic(path, json.dumps(stored).encode("utf-8"))
+            data = json.dumps(stored).encode("utf-8")
+            write_atomic(path, hashlib.sha256(data).digest() + data)
 
     def _read(self, path: Path) -> tuple[Listing, float] | None:
         """The listing and for how long it is good, which may be over; `None` when there is none of ours."""
         try:
             if path.stat().st_size > self._limits.listing_chars:
                 return None
-            stored = cast("dict[str, Any]", json.loads(path.read_bytes()))
+            content = path.read_bytes()
+            seal, data = content[: hashlib.sha256().digest_size], content[hashlib.sha256().digest_size :]
+            if hashlib.sha256(data).digest() != seal:
+                return None
+            # It is as it was written, so the entries in it are not checked once more.
+            stored = cast("dict[str, Any]", json.loads(data))
             seconds = float(stored["until"]) - self._clock()
             ttl = float(stored["ttl"])
             if stored["version"] != _VERSION:
@@ -143,7 +149,7 @@ class ListingCache:
                 for place, issues in stored["problems"]
             )
             spellings = {parse_uri(uri): str(text) for uri, text in stored["spellings"].items()}
-            entries = tuple(entry_from_stored(entry) for entry in stored["entries"])
+            entries = tuple([entry_as_stored(entry) for entry in stored["entries"]])
         except _UNREADABLE:
             return None
         return Listing(entries, problems, 0, spellings, ttl), min(seconds, self._limits.max_ttl_seconds)

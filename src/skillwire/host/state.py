@@ -94,7 +94,7 @@ class Switches:
             return "skills of servers are disabled by the administrator"
         if not self.folder_trusted:
             return "the working folder is not trusted"
-        if origin.fold in {label.casefold() for label in self.closed_servers}:
+        if self.closed_servers and origin.fold in {label.casefold() for label in self.closed_servers}:
             return "the skills of this server are disabled"
         return ""
 

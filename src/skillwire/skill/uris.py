@@ -132,8 +132,8 @@ def skill_root(uri: SkillUri) -> SkillUri:
 def skill_name_in(uri: SkillUri) -> str:
     """The last segment of the skill path, which must equal the frontmatter's name (FMT-3)."""
     root = skill_root(uri)
-    if is_plain(root):
-        return root.rpartition("/")[2]
+    if "%" not in root:
+        return root.rpartition("/")[2]  # A canonical URI has only one encoding.
     parts = split_uri(root)
     return parts.segments[-1] if parts.segments else parts.authority
 

@@ -222,11 +222,11 @@ def _covering(skill: AdmissionRequest) -> Approval | None:
 def _objection(skill: AdmissionRequest) -> tuple[Reason, tuple[FileChange, ...]]:
     if skill.entry.is_dynamic:
         return Reason.UNBINDABLE, ()
-    now = resource_set(skill.entry)
     before = skill.session or skill.approval
     if before is not None and coverage(before, skill.origin, skill.entry) is Coverage.OTHER:
-        return Reason.CHANGED, difference(before.resources, now)
-    if skill.ended is not None and (changes := difference(skill.ended.resources, now)):
+        return Reason.CHANGED, difference(before.resources, resource_set(skill.entry))
+    ended = skill.ended
+    if ended is not None and (changes := difference(ended.resources, resource_set(skill.entry))):
         return Reason.CHANGED, changes
     if skill.signer_change:
         return Reason.SIGNER, ()

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import islice
 from typing import Final
 from urllib.parse import urlsplit
@@ -220,9 +221,13 @@ _GAP_ENTITY: Final = _entity(
 _GAP: Final = rf"(?:[\s_\-:.\\\u200c\u200d\ufe0e\ufe0f]|{_GAP_ENTITY})*+"
 _OPENING: Final = f"(?:<|{_entity('<', 'lt')})"
 _SLASHES: Final = f"(?:(?:/|{_entity('/', 'sol')}){_GAP})*+"
-_IMITATION: Final = re.compile(
-    f"({_OPENING}){_GAP}{_SLASHES}(?=(?:{_word('untrusted')}|{_word('local')}){_GAP}{_word('skill')})"
-)
+
+
+@cache
+def _imitation() -> re.Pattern[str]:
+    """Compiled when a text is fenced: that takes as long as importing several modules."""
+    words = f"(?:{_word('untrusted')}|{_word('local')}){_GAP}{_word('skill')}"
+    return re.compile(f"({_OPENING}){_GAP}{_SLASHES}(?={words})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +263,7 @@ def neutralize(text: str) -> tuple[str, int]:
     """The text with every imitated tag marked, and their number."""
     kept: list[str] = []
     start = count = 0
-    for match in _IMITATION.finditer(text.translate(_FOLD)):
+    for match in _imitation().finditer(text.translate(_FOLD)):
         kept += (text[start : match.start(1)], "[")
         start = match.end(1)
         count += 1

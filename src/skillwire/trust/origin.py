@@ -46,6 +46,9 @@ class Origin:
                 else "use letters, digits, hyphens, underscores and dots",
             )
 
+    def __hash__(self) -> int:
+        return hash(self.label)  # Hashed many times per skill; the kind would cost most.
+
     @classmethod
     def local(cls, label: str = LOCAL_LABEL) -> Origin:
         """A directory on this machine."""

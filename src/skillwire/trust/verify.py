@@ -355,18 +355,18 @@ def _known_digest(entry: CheckedEntry, uri: SkillUri) -> Digest | None:
 def _manifest_issues(entry: SkillEntry, root: SkillUri) -> list[Issue]:
     issues: list[Issue] = []
     seen: set[SkillUri] = set()
+    below = f"{root}/"
     for resource in () if entry.resources is DYNAMIC else entry.resources:
-        if resource.uri in seen:
-            issues.append(_manifest_issue("resource-twice", resource.uri, "is listed twice"))
-        seen.add(resource.uri)
-        if not is_inside(resource.uri, root):
-            issues.append(
-                _manifest_issue("resource-outside", resource.uri, "is outside the skill's directory")
-            )
+        uri = resource.uri
+        if uri in seen:
+            issues.append(_manifest_issue("resource-twice", uri, "is listed twice"))
+        seen.add(uri)
+        if not uri.startswith(below):
+            issues.append(_manifest_issue("resource-outside", uri, "is outside the skill's directory"))
         if resource.size < 0 and (resource.size != NO_SIZE or entry.draft is None):
-            issues.append(_manifest_issue("resource-size", resource.uri, "has a size below zero"))
+            issues.append(_manifest_issue("resource-size", uri, "has a size below zero"))
     for uri in seen:
-        if any(parent in seen for parent in _parents(uri, root)):
+        if "/" in uri[len(below) :] and any(parent in seen for parent in _parents(uri, root)):
             issues.append(_manifest_issue("resource-in-file", uri, "lies below a listed file"))
     if entry.uri not in seen:
         issues.append(_manifest_issue("resource-no-skill-md", entry.uri, "is not among the listed files"))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from skillwire.wire.v1 import PageLimits as PageLimits
     from skillwire.wire.v1 import Stop as Stop
     from skillwire.wire.v1 import declaration_in as declaration_in
+    from skillwire.wire.v1 import entry_as_stored as entry_as_stored
     from skillwire.wire.v1 import entry_from_stored as entry_from_stored
     from skillwire.wire.v1 import entry_from_wire as entry_from_wire
     from skillwire.wire.v1 import entry_to_stored as entry_to_stored
@@ -35,8 +36,8 @@ export(
         "index": "INDEX_URI LegacyListing ListedResource SkillTemplate is_legacy_resource",
         "v1": (
             "APPROVAL_META DIRECTORY_READ_SETTING EXTENSION_ID INVALID_PARAMS METHOD_GET METHOD_LIST "
-            "METHOD_READ_DIRECTORY QUERY_ID Declaration PageLimits Stop declaration_in entry_from_stored "
-            "entry_from_wire entry_to_stored entry_to_wire"
+            "METHOD_READ_DIRECTORY QUERY_ID Declaration PageLimits Stop declaration_in "
+            "entry_as_stored entry_from_stored entry_from_wire entry_to_stored entry_to_wire"
         ),
     },
 )

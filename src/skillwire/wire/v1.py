@@ -310,16 +310,32 @@ def entry_from_stored(stored: object) -> SkillEntry:
     if kept is None:
         return entry if entry.draft is None else _refuse()
     try:
-        draft = DraftDetails(
-            dialect=Dialect(kept["dialect"]),
-            carried=None if kept["carried"] is None else frozenset(kept["carried"]),
-            digests=tuple((parse_uri(uri), parse_digest(digest)) for uri, digest in kept["digests"]),
-            confirmed=kept["confirmed"] is True,
-            spelling=str(kept["spelling"]),
-        )
+        draft = _stored_draft(kept)
     except (KeyError, TypeError, ValueError):
         return _refuse()
     return SkillEntry(entry.uri, entry.frontmatter, entry.resources, entry.meta, draft)
+
+
+def entry_as_stored(stored: dict[str, Any]) -> SkillEntry:
+    """The entry of a file that is known to be just as we wrote it: nothing of it is checked again."""
+    files = stored["resources"]
+    resources = (
+        DYNAMIC
+        if files == DYNAMIC.value
+        else tuple([SkillResource(file["uri"], file["digest"], file.get("size", NO_SIZE)) for file in files])
+    )
+    draft = _stored_draft(stored[_DRAFT]) if _DRAFT in stored else None
+    return SkillEntry(stored["uri"], stored["frontmatter"], resources, stored.get("_meta", _NO_META), draft)
+
+
+def _stored_draft(stored: Mapping[str, Any]) -> DraftDetails:
+    return DraftDetails(
+        dialect=Dialect(stored["dialect"]),
+        carried=None if stored["carried"] is None else frozenset(stored["carried"]),
+        digests=tuple((parse_uri(uri), parse_digest(digest)) for uri, digest in stored["digests"]),
+        confirmed=stored["confirmed"] is True,
+        spelling=str(stored["spelling"]),
+    )
 
 
 def _refuse() -> SkillEntry:

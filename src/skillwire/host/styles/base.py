@@ -487,13 +487,14 @@ class Style:
 
     def refusal(self, entry: SkillEntry, limits: Limits) -> str:
         """Why the style does not accept a server's skill, with the name of the limit; empty if it does."""
-        name = plain_name(entry) if entry.draft and not entry.name else entry.name
-        if self.name_pattern and not re.fullmatch(self.name_pattern, name):
-            return (
-                f"the name {shown(name)!r} does not match {self.name_pattern} (name_pattern of {self.name})"
-            )
-        spelling = entry.draft.spelling if entry.draft else ""
-        longest = max(len(uri.encode("utf-8", "replace")) for uri in (entry.uri, spelling))
+        if self.name_pattern:
+            name = plain_name(entry) if entry.draft and not entry.name else entry.name
+            if not re.fullmatch(self.name_pattern, name):
+                pattern = f"{self.name_pattern} (name_pattern of {self.name})"
+                return f"the name {shown(name)!r} does not match {pattern}"
+        longest = len(entry.uri.encode("utf-8", "replace"))
+        if entry.draft:
+            longest = max(longest, len(entry.draft.spelling.encode("utf-8", "replace")))
         if longest > limits.uri_bytes:
             return f"its URI has {longest:,} bytes, at most {limits.uri_bytes:,} are accepted (uri_bytes)"
         if self.plain_uris and _has_controls(entry):
