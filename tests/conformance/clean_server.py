@@ -213,7 +213,7 @@ class CleanServer:
         return {"contents": [content]}
 
     def read_directory(self, params: Json) -> Json:
-        uri = params["uri"]
+        uri = params.get("uri")
         if uri not in self.tree.directories():
             raise Refused(-32602, f"no directory at {uri}")
         children: list[Json] = []

@@ -136,7 +136,7 @@ def _directories() -> Iterator[Defect]:
     def by_string(server: CleanServer) -> None:
         async def bend(server: CleanServer, asked: str, params: Json, answer: Json) -> Json:
             if asked == DIRECTORY and "error" in answer and "cursor" not in params:
-                uri = params["uri"]
+                uri = str(params.get("uri"))
                 found = [one for one in server.tree.files if one.startswith(uri) and one != uri]
                 if found:
                     children = [{"uri": one, "name": one.rpartition("/")[2]} for one in found]
@@ -176,14 +176,14 @@ def _directories() -> Iterator[Defect]:
         "DIR-1/direct",
         DIRECTORY,
         lambda r: r["resources"].append(itself),
-        when=lambda p: p["uri"] == REFUNDS and "cursor" not in p,
+        when=lambda p: p.get("uri") == REFUNDS and "cursor" not in p,
     )
     yield in_answer(
         "directory-page-refused",
         "DIR-1/page",
         DIRECTORY,
         refused_by(-32602),
-        when=lambda p: p["uri"] == REFUNDS and p.get("cursor") == "2",
+        when=lambda p: p.get("uri") == REFUNDS and p.get("cursor") == "2",
     )
     yield in_result(
         "directory-size-true", "DIR-1/size", DIRECTORY, _sized(True), when=about(f"{REFUNDS}/examples")

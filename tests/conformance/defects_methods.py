@@ -280,7 +280,7 @@ def _directories() -> Iterator[Defect]:
         "DIR-1/direct",
         DIRECTORY,
         more(uri=EMAIL, name="email.md", mimeType="text/markdown"),
-        when=lambda p: p["uri"] == REFUNDS and p.get("cursor") == "2",
+        when=lambda p: p.get("uri") == REFUNDS and p.get("cursor") == "2",
     )
     yield in_result(
         "child-elsewhere",
@@ -320,6 +320,9 @@ def _directories() -> Iterator[Defect]:
         "prefix-missing", "DIR-2/prefix", DIRECTORY, refused_by(-32602), when=about("skill://acme")
     )
     yield _bottomless("bottomless", f"{REFUNDS}/drafts", deep)
+    yield in_answer(
+        "directory-without-uri", "DIR-3/no-uri", DIRECTORY, answered_by(found), when=lambda p: "uri" not in p
+    )
     yield in_answer("any-directory", "DIR-3/unknown", DIRECTORY, answered_by(found), when=probed(BAD))
     yield in_answer(
         "unknown-directory-crash", "DIR-3/unknown", DIRECTORY, refused_by(-32603), when=probed(BAD)

@@ -338,7 +338,7 @@ def no_directories(server: CleanServer) -> None:
 @legal
 def a_trailing_slash_is_accepted_for_directories(server: CleanServer) -> None:
     async def bending(server: CleanServer, method: str, params: Json, answer: Json) -> Json:
-        if method == DIRECTORY and params["uri"].endswith("/") and "error" in answer:
+        if method == DIRECTORY and str(params.get("uri")).endswith("/") and "error" in answer:
             result = server.answer(method, {**params, "uri": params["uri"].rstrip("/")}, params["era"])
             return {"jsonrpc": "2.0", "id": answer["id"], "result": result}
         return answer

@@ -107,6 +107,7 @@ class Probe(Enum):
     READ_CLIMB = auto()
     READ_ENCODED_CLIMB = auto()
     READ_ENCODED_SLASH = auto()
+    DIRECTORY_NOTHING = auto()
     DIRECTORY_UNKNOWN = auto()
     DIRECTORY_UNKNOWN_INSIDE = auto()
     DIRECTORY_FILE = auto()

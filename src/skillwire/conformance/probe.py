@@ -328,6 +328,7 @@ class Prober:
             Probe.READ_UNKNOWN_SKILL: (_READ, {"uri": unknown}),
         }
         if seen.reads_directories:
+            probes[Probe.DIRECTORY_NOTHING] = (METHOD_READ_DIRECTORY, {})
             probes[Probe.DIRECTORY_UNKNOWN] = (
                 METHOD_READ_DIRECTORY,
                 {"uri": f"{SCHEME}://{NO_SUCH}-directory"},

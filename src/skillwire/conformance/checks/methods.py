@@ -329,6 +329,7 @@ def _sizes(seen: Observations) -> Iterator[Violation]:
 
 def _directory_refusals(seen: Observations) -> Iterator[Violation]:
     for probe, rule in (
+        (Probe.DIRECTORY_NOTHING, "DIR-3/no-uri"),
         (Probe.DIRECTORY_UNKNOWN, "DIR-3/unknown"),
         (Probe.DIRECTORY_UNKNOWN_INSIDE, "DIR-3/unknown"),
         (Probe.DIRECTORY_FILE, "DIR-3/file"),

@@ -69,6 +69,8 @@ def _opening(seen: Observations) -> Iterator[Violation]:
     method = seen.opening.answer.method
     if not is_object(result.get("capabilities")):
         yield Violation("MCP/opening", f"{method}: {describe_field(result, 'capabilities')}")
+    if not isinstance(result.get("instructions", ""), str):
+        yield Violation("MCP/opening", f"{method}: {describe_field(result, 'instructions')}")
     if seen.is_modern:
         versions = result.get("supportedVersions")
         if not is_list(versions) or seen.revision not in versions:

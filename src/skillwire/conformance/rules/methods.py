@@ -293,6 +293,12 @@ _DIRECTORY_RULES: Final = (
     must(
         "DIR-2/loop", "directories are not nested without end", "follow no link that leads back up", _CHILDREN
     ),
+    must(
+        "DIR-3/no-uri",
+        "resources/directory/read without a uri is refused with -32602",
+        "check the parameters before you use them",
+        _NO_DIRECTORY,
+    ),
     must("DIR-3/unknown", "an unknown URI is refused with -32602", "answer with error -32602", _NO_DIRECTORY),
     must(
         "DIR-3/neighbor",

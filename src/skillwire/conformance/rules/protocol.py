@@ -79,7 +79,7 @@ _BASE_RULES: Final = (
         "MCP/opening",
         "the server introduces itself with capabilities, and says which protocol revisions it supports",
         "answer initialize with capabilities, serverInfo and protocolVersion, and "
-        "server/discover with capabilities and supportedVersions",
+        "server/discover with capabilities and supportedVersions; instructions are a string or left out",
         protocol("Client and server agree on a protocol revision before anything else.", "basic/lifecycle"),
     ),
     must(
