@@ -654,6 +654,12 @@ GROUPS = (
             ),
             ("        if not missing:\n", "        if True:\n"),
             ("elif refusal := self.refusal(candidate):", "elif refusal := None:"),
+            ("places |= {path, *map(str, Path(path).parents)}", "places |= {path}"),
+            ("return {path, from_root, os.path.realpath(from_root)}", "return {path, from_root}"),
+            (
+                "return {path, from_root, os.path.realpath(from_root)}",
+                "return {path, os.path.realpath(path)}",
+            ),
         ),
     ),
     Group(

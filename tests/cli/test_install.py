@@ -1112,3 +1112,16 @@ def test_commands_find_the_users_own_lock_and_hints_keep_the_option(run: Run) ->
     assert "`skillwire sync --adopt --user` pins what is there" in run("sync").err
     assert run("remove", "notes", "--force").code == 0
     assert not installed.exists()
+
+
+@pytest.mark.parametrize("source", ["../team", "../team/notes"])
+def test_the_users_own_lock_means_the_same_folder_from_every_folder(
+    source: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("add", source, "--user", "--yes").code == 0
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    elsewhere = tmp_path / "else/where"
+    elsewhere.mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
+    assert run("update", "--check").code == 10
+    assert run("update", "--yes").out == "Updated 1 skill: notes\n"

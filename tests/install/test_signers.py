@@ -267,3 +267,39 @@ def test_a_source_that_requires_a_publisher_is_refused_by_add(run: Run, tmp_path
     assert (ended.code, "requires the publisher acme, and the skill is not signed" in ended.err) == (12, True)
     run("sign", folder, "--key", config.parent / "acme.pem")
     assert run("add", "./team", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "source", "option"),
+    [
+        ("~/project/team", "./team", ()),
+        ("~/project/team", "../project/team", ()),
+        ("~/project/team", "ROOT/team/pdf", ()),
+        ("~/project/team", "./link", ()),
+        ("ROOT/te*", "./team/pdf", ()),
+        ("./team", "ROOT/team", ()),
+        ("team", "./team", ("--user",)),
+        ("./team", "~/project/team", ("--user",)),
+        ("~/project/link", "./team", ()),
+    ],
+)
+def test_every_spelling_of_a_folder_that_requires_a_publisher_is_refused(
+    pattern: str,
+    source: str,
+    option: tuple[str, ...],
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(Path.cwd().parent))
+    monkeypatch.setenv("USERPROFILE", str(Path.cwd().parent))
+    pattern, source = (
+        text.replace("ROOT", str(Path.cwd())).replace("project", Path.cwd().name)
+        for text in (pattern, source)
+    )
+    write_skill(Path("team"), "pdf")
+    Path("link").symlink_to("team")
+    config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
+    config.write_text(config.read_text() + f'[sources."{pattern}"]\nrequire = "acme"\n')
+    ended = run("add", source, "--yes", *option)
+    assert (ended.code, "requires the publisher acme" in ended.err) == (12, True)

@@ -6,6 +6,7 @@ that fails only affects its own skills.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
+from skillwire.files import expand_user
 from skillwire.install.candidates import (
     Candidate,
     Check,
@@ -122,14 +124,33 @@ class SkillFetcher:
         return FetchFailure(candidate.name, RefusedByPolicy(words))
 
     def publishers_for(self, skill: LockedSkill) -> list[str]:
-        """Every publisher whom the configuration requires for where a skill comes from."""
+        """Every publisher whom the configuration requires for where a skill comes from.
+
+        A folder or archive is the same in every spelling of its path, and what holds for a folder holds for
+        what is in it.
+        """
         pin = skill.pin
         server = self.servers.get(pin.get("server")) if pin.kind == "mcp" else None
         places = {skill.source, *(pin.get(key) for key in ("url", "repository", "index", "path")), ""} - {""}
+        is_path = pin.kind in ("folder", "archive")
+        for path in self._spellings(pin.get("path")) if is_path else ():
+            places |= {path, *map(str, Path(path).parents)}
         return [
             *(server.require if server is not None else ()),
-            *(name for pattern, name in self.required if any(fnmatchcase(one, pattern) for one in places)),
+            *(
+                name
+                for pattern, name in self.required
+                for spelling in (self._spellings(pattern) if is_path else (pattern,))
+                if any(fnmatchcase(one, spelling) for one in places)
+            ),
         ]
+
+    def _spellings(self, path: str) -> set[str]:
+        """A path as it is written, from the root, and without links."""
+        if "\0" in path:  # A lock may have it, and no system call takes it.
+            return {path}
+        from_root = os.path.normpath(self.base / expand_user(path))
+        return {path, from_root, os.path.realpath(from_root)}
 
     async def fetch_latest(self, skills: Iterable[LockedSkill]) -> FetchResult:
         """What the sources of pinned skills have now under their names."""
@@ -250,6 +271,17 @@ class SkillFetcher:
         return tuple(sorted(failures, key=lambda one: one.what))
 
     # The kinds of sources
+
+    def from_root(self, source: str) -> str:
+        """The source with its path written from the root, so that it means the same in every folder."""
+        try:
+            reference = self._reference(source)
+        except SkillwireError:
+            return source  # Reported when it is fetched.
+        is_path = reference.kind in (SourceKind.FOLDER, SourceKind.ARCHIVE)
+        if not is_path or expand_user(reference.place).is_absolute():
+            return source
+        return os.path.normpath(self.base / reference.place)
 
     def _reference(self, source: str) -> SourceReference:
         if source == INSTALLED:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
-from skillwire.clients import CANONICAL_TARGET
+from skillwire.clients import CANONICAL_TARGET, Scope
 from skillwire.errors import (
     RefusedByPolicy,
     SkillNotFound,
@@ -105,6 +105,8 @@ class Installer:
         self, sources: Sequence[str], *, targets: Iterable[str], names: Iterable[str] | None = None
     ) -> Proposal:
         """Fetch what sources have and compare it with the lock. Nothing is written."""
+        if self.workspace.scope is Scope.USER:  # Their lock is used from every folder.
+            sources = [self.upstream.from_root(source) for source in sources]
         wanted = None if names is None else {source: list(names) for source in sources}
         fetched = await self.upstream.fetch(sources, wanted)
         return propose(fetched, self.workspace.read_lock() or Lock(), tuple(targets))
