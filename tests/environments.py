@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 def environment(name: str) -> Path:

@@ -141,6 +141,7 @@ class Simulator:
         self.requests: list[Request] = []
         self.skills: dict[str, SimulatedSkill] = {}
         self.resources: dict[str, bytes] = {}
+        self.tools: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {}
         self.page_size = page_size
         self.ttl_ms = ttl_ms
         self.directories: dict[str, list[dict[str, Any]]] = {}
@@ -152,6 +153,8 @@ class Simulator:
             "resources/read": self._read,
             "resources/list": self._list_resources,
             "resources/directory/read": self._read_directory,
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
         }
         self._declared = declare
         self.server: Server[Any] = Server("simulator", instructions=instructions)
@@ -185,6 +188,12 @@ class Simulator:
                 is_dynamic=dynamic,
             )
         return self.skills[uri]
+
+    def tool(self, name: str, answer: Callable[[Mapping[str, Any]], str], *, description: str = "") -> None:
+        """A tool of the server, which answers with a text."""
+        for method in ("tools/list", "tools/call") if not self.tools else ():
+            self.server.add_request_handler(method, _AnyParams, self._nothing)
+        self.tools[name] = (description, answer)
 
     def asked(self, method: str) -> list[dict[str, Any]]:
         """The parameters of every request of this method."""
@@ -305,6 +314,18 @@ class Simulator:
         if params["uri"] not in self.directories:
             raise MCPError(types.INVALID_PARAMS, f"no directory {params['uri']}")
         return self._cacheable({"resources": self.directories[params["uri"]]})
+
+    def _list_tools(self, params: Mapping[str, Any]) -> Any:
+        schema = {"type": "object"}
+        tools = [
+            {"name": name, "description": said, "inputSchema": schema}
+            for name, (said, _) in self.tools.items()
+        ]
+        return self._cacheable({"tools": tools})
+
+    def _call_tool(self, params: Mapping[str, Any]) -> Any:
+        text = self.tools[params["name"]][1](params.get("arguments") or {})
+        return {"content": [{"type": "text", "text": text}], "resultType": "complete"}
 
     def _cacheable(self, result: dict[str, Any]) -> dict[str, Any]:
         return {**result, "resultType": "complete", "ttlMs": self.ttl_ms, "cacheScope": "private"}

@@ -148,7 +148,7 @@ def test_the_readme_has_its_parts_in_order() -> None:
     text = README.read_text("utf-8")
     parts = [
         "**Publish [Agent Skills](https://agentskills.io)",
-        "docs/images/overview.svg",
+        "docs/images/chat.svg",
         "`make demo`",
         "`pipx install .` or\n`uv tool install .`",
         "skillwire lint examples/skills",

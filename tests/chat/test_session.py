@@ -231,11 +231,68 @@ async def test_a_conversation_goes_on_with_a_host_of_another_style(tmp_path: Pat
         await send(session, "write release notes")
         before = len(session.messages)
     async with demo_host(tmp_path / "again", style="codex") as other:
-        session = session.continued(other)
+        session = await session.continued(other)
         assert len(session.messages) == before
         events = await send(session, "and again")
         assert [event.tool for event in events_of(events, "tool_call")] == ["read_mcp_resource"] * 2
         assert session.usage.requests == 6
+
+
+async def test_what_was_loaded_and_disabled_stays_so_in_another_style(tmp_path: Path) -> None:
+    async with demo_host(tmp_path) as host:
+        session = ChatSession(host, demo_model())
+        host.admin.set_enabled("commit-message", False)
+        await send(session, "write release notes")
+        assert not host.may_execute("shell").allowed
+    async with demo_host(tmp_path, style="wayland") as other:
+        session = await session.continued(other)
+        assert [skill.handle for skill in other.active()] == ["demo:release-notes"]
+        assert not other.may_execute("shell").allowed
+        assert [skill.handle for skill in other.skills()] == ["demo:release-notes"]
+        assert session.messages
+
+
+async def test_a_conversation_whose_skill_cannot_be_loaded_again_starts_again(tmp_path: Path) -> None:
+    async with demo_host(tmp_path) as host:
+        session = ChatSession(host, demo_model())
+        await send(session, "write release notes")
+        await host.admin.revoke("release-notes")
+        await send(session, "write release notes")
+
+    async def no(request: object) -> bool:
+        return False
+
+    server = SkillServer(demo_skills(tmp_path))
+    async with make_host(tmp_path / "new", servers={"demo": server}, ask=no, style="codex") as other:
+        session = await session.continued(other)
+        assert session.messages == ()
+        assert session.usage.requests == 6
+
+
+@pytest.mark.parametrize(
+    ("style", "call"),
+    [
+        ("spec", 'load_skill(name="release-notes")'),
+        ("claude", 'Skill(skill="demo:release-notes")'),
+        ("codex", 'read_mcp_resource(server="demo", uri="skill://release-notes/SKILL.md")'),
+        ("gemini", 'activate_skill(name="release-notes")'),
+        ("goose", 'load_skill(name="release-notes")'),
+        ("wayland", 'load_skill(name="demo:release-notes")'),
+    ],
+)
+async def test_a_skill_that_a_message_names_is_sent_with_the_call_that_loads_it(
+    tmp_path: Path, style: str, call: str
+) -> None:
+    def moves(told: str, tools: Sequence[str], results: Sequence[str]) -> Sequence[Move]:
+        return ["fine"]
+
+    async with demo_host(tmp_path, style=style) as host:
+        session = ChatSession(host, scripted_model(moves))
+        await send(session, "use $demo/release-notes, please")
+        await send(session, "it costs $5 and $PATH")
+    first, _, second, _ = session.messages
+    assert call in str(first.parts[0])
+    assert "The user named" not in str(second.parts[0])
 
 
 @pytest.mark.parametrize(
@@ -245,7 +302,7 @@ async def test_a_conversation_goes_on_with_a_host_of_another_style(tmp_path: Pat
         ("skills show release-notes", "# Release notes"),
         ("skills off release-notes", "release-notes is off for this session."),
         ("mcp", "  2 skills, 0 tools"),
-        ("tools", "load_skill  (skills)"),
+        ("tools", "load_skill\n  Load"),
         ("load release-notes", "release-notes is loaded"),
         ("context", "  catalog"),
         ("context catalog", "Writes release notes"),

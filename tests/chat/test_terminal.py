@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 def test_a_person_tries_the_demo(tmp_path: Path) -> None:
     terminal = Terminal("chat", "--demo", env={"HOME": str(tmp_path)}, cwd=tmp_path)
-    terminal.wait_for("Type a message, or /help.")
+    terminal.wait_for("Try: write release notes")
     terminal.type("/skills\r")
     terminal.wait_for("release-notes  (MCP server demo; not approved)")
     terminal.type("write release notes\r")
@@ -188,6 +188,14 @@ def test_a_script_runs_in_the_sandbox_after_a_yes_and_not_without_a_person(tmp_p
         granted = run(*task, home=tmp_path, **env)
         assert granted.returncode == 0, granted.stderr
         assert "counted 42" in granted.stdout
+
+
+def test_the_recording_of_the_readme_shows_what_the_demo_prints() -> None:
+    pytest.importorskip("pyte")
+    from tools.pictures import TARGET, animation, recording
+
+    drawn = animation(recording())
+    assert drawn == (TARGET / "chat.svg").read_text("utf-8"), "run python -m tools.pictures"
 
 
 @pytest.mark.parametrize("package", ["pydantic_ai", "prompt_toolkit"])

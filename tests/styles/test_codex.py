@@ -10,7 +10,7 @@ import pytest
 
 from simulator import Simulator, make_host, opened
 from skillwire.host import EventKind, ServerConfig
-from skillwire.host.styles.codex import STYLE, mention, mentioned
+from skillwire.host.styles.codex import STYLE, mention
 from skillwire.limits import DEFAULT_LIMITS
 from style_gallery import DEMO, EVIL, HOSTILE_DESCRIPTION, PROJECT, context, entry, gallery, names, registry
 from trees import write_skill
@@ -165,7 +165,7 @@ async def test_c5_local_wins_and_the_masked_one_is_reported_and_loadable(tmp_pat
     ],
 )
 def test_c6_a_mention_becomes_the_exact_call(message: str, found: list[str]) -> None:
-    skills = mentioned(message, gallery(STYLE))
+    skills = STYLE.mentioned(message, gallery(STYLE))
     assert [skill.handle for skill in skills] == found
     if "reports" in found:
         call = 'call read_mcp_resource(server="demo", uri="skill://acme/reports/SKILL.md")'

@@ -1,8 +1,8 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
 """Skills for the Microsoft Agent Framework: `Agent(client, context_providers=[HostSkills(host)])`.
 
-With a host without `ask`, the framework asks for approval before `load_skill` and `read_resource`. Show the
-user `await skills.question(request)` for each of `response.user_input_requests`, and answer with
+With a host without `ask`, the framework asks for approval before a call that may need the user. Show them
+`await skills.question(request)` for each of `response.user_input_requests`, and answer with
 `request.to_function_approval_response(yes)`. A call that was approved without its question is refused.
 
 `HostSkillsSource(host)` gives the same skills to the framework's own `SkillsProvider`, beside other sources.
@@ -10,17 +10,20 @@ user `await skills.question(request)` for each of `response.user_input_requests`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from skillwire.adapters.calls import (
     CallQuestion,
     ShownQuestions,
+    all_tools,
     ask_or_call,
     may_ask,
     refused,
+    server_tools_of,
 )
 from skillwire.catalog import HostSkill
-from skillwire.host import SkillHost, Tool
+from skillwire.host import ServerTool, SkillHost, Tool
 from skillwire.lazy import missing_package
 from skillwire.text import clean_line
 
@@ -40,9 +43,18 @@ except ModuleNotFoundError as error:
 class HostSkills(ContextProvider):
     """The catalog of a host as instructions, and its tools. The host has to be open while an agent runs."""
 
-    def __init__(self, host: SkillHost, *, budget: int | None = None, source_id: str = "skillwire") -> None:
-        """`budget` is for the catalog, in characters."""
+    def __init__(
+        self,
+        host: SkillHost,
+        *,
+        budget: int | None = None,
+        source_id: str = "skillwire",
+        server_tools: bool = False,
+    ) -> None:
+        """`budget` is for the catalog, in characters. With `server_tools`, the tools of the host's servers
+        are there too, each as `SERVER__NAME`."""
         super().__init__(source_id)
+        self._server_tools = server_tools
         self._host = host
         self._budget = budget
         self._shown = ShownQuestions()
@@ -51,12 +63,18 @@ class HostSkills(ContextProvider):
         catalog = self._host.catalog(budget=self._budget)
         if catalog:
             context.extend_instructions(self.source_id, catalog)
-        context.extend_tools(self.source_id, [self._tool(tool) for tool in self._host.tools()])
+        context.extend_tools(
+            self.source_id, [self._tool(tool) for tool in all_tools(self._host, await self._servers())]
+        )
 
     async def question(self, request: Any) -> CallQuestion | None:
         """What to ask the user about an approval request; `None` when the call needs no answer of theirs."""
         call = request.function_call
-        return await self._shown.show(self._host, call.name, call.parse_arguments() or {})
+        arguments = call.parse_arguments() or {}
+        return await self._shown.show(self._host, call.name, arguments, await self._servers())
+
+    async def _servers(self) -> Sequence[ServerTool]:
+        return await server_tools_of(self._host) if self._server_tools else ()
 
     def _tool(self, tool: Tool) -> FunctionTool:
         async def call(**arguments: Any) -> str:

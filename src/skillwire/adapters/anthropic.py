@@ -8,23 +8,29 @@ while results := await answer_tool_calls(host, reply):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from skillwire.adapters.calls import answered_calls, field, items
-from skillwire.host import SkillHost
+from skillwire.adapters.calls import all_tools, answered_calls, field, items
+from skillwire.host import ServerTool, SkillHost
 
 
-def tools_for(host: SkillHost) -> list[dict[str, Any]]:
-    """The tools of a host, as the parameter `tools` takes them."""
-    return [tool.for_anthropic() for tool in host.tools()]
+def tools_for(host: SkillHost, *, server_tools: Sequence[ServerTool] = ()) -> list[dict[str, Any]]:
+    """The tools of a host, as the parameter `tools` takes them.
+
+    `server_tools` are those of `await host.server_tools()` to hand on, each as `SERVER__NAME`.
+    """
+    return [tool.for_anthropic() for tool in all_tools(host, server_tools)]
 
 
-async def answer_tool_calls(host: SkillHost, reply: object) -> list[dict[str, Any]]:
-    """A `tool_result` block for each call of a skill tool in a reply, for the next user message.
+async def answer_tool_calls(
+    host: SkillHost, reply: object, *, server_tools: Sequence[ServerTool] = ()
+) -> list[dict[str, Any]]:
+    """A `tool_result` block for each call of a tool of `tools_for` in a reply, for the next user message.
 
     `reply` is a `Message` of the client or the same as a dictionary. Calls of other tools are left to you.
     """
-    calls = answered_calls(host, items(reply, "content"), kind="tool_use", arguments="input")
+    calls = answered_calls(host, items(reply, "content"), server_tools, kind="tool_use", arguments="input")
     return [
         {
             "type": "tool_result",

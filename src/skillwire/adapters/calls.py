@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from skillwire.catalog import LIST_TOOL, READ_TOOL, SEARCH_TOOL
 from skillwire.consent import ApprovalRequest
-from skillwire.host import ReadRequest, ServerTool, SkillHost, Tool, ToolResult
+from skillwire.host import ReadRequest, ServerTool, SkillHost, Tool, ToolRequest, ToolResult
 from skillwire.host.host import on_loop
 from skillwire.skill import shown_uri
+from skillwire.text import safe_line
 
 _NAME_CHARS: Final = 64
 """Model services take no longer name of a tool."""
@@ -33,21 +34,57 @@ class CallQuestion:
     digest: str
     """What a yes is for: of the files of the skill, or of the read that is asked for."""
     skill: str = ""
-    """The handle of the skill; empty for a read."""
+    """The handle of the skill; empty for a read and for a tool of a server."""
+    tool: str = ""
+    """The tool of a server that would be called; empty for anything else."""
     server: str
-    """The label of the server or directory that the skill or the file comes from."""
+    """The label of the server or directory that the skill, the file or the tool comes from."""
 
     def as_dict(self) -> dict[str, str]:
         """The question as JSON, for frameworks that store it while they wait."""
-        return {"question": self.text, "skill": self.skill, "server": self.server, "digest": self.digest}
+        return {
+            "question": self.text,
+            "skill": self.skill,
+            "tool": self.tool,
+            "server": self.server,
+            "digest": self.digest,
+        }
 
 
-async def call_tool(host: SkillHost, name: object, arguments: object) -> ToolResult | None:
-    """The result of a skill tool; `None` when the host has no tool of this name.
+def all_tools(
+    host: SkillHost, server_tools: Iterable[ServerTool] = (), *, search: bool | None = None
+) -> tuple[Tool, ...]:
+    """The tools of a host, and those of its servers under names that every model service accepts."""
+    own = host.tools(search=search)
+    named = tool_names(server_tools, taken=[tool.name for tool in own])
+    return (
+        *own,
+        *(
+            Tool(
+                name,
+                f"A tool of the server {tool.server}: {tool.description}",
+                tool.input_schema,
+                tool.handler,
+                tool.check,
+            )
+            for name, tool in named.items()
+        ),
+    )
+
+
+async def server_tools_of(host: SkillHost) -> tuple[ServerTool, ...]:
+    """The tools that the servers of a host have now, from any event loop."""
+    return await on_loop(host, host.server_tools)
+
+
+async def call_tool(
+    host: SkillHost, name: object, arguments: object, server_tools: Iterable[ServerTool] = ()
+) -> ToolResult | None:
+    """The result of a tool; `None` when neither the host nor one of these servers has one of this name.
 
     Arguments may come as JSON text. What is not an object is answered with an error that a model can act on.
     """
-    for tool in host.tools():
+    for tool in all_tools(host, server_tools):
         if tool.name == name:
             if isinstance(arguments, str):
                 try:
@@ -72,15 +109,20 @@ def tool_names(tools: Iterable[ServerTool], *, taken: Collection[str] = ()) -> d
 
 
 async def answered_calls(
-    host: SkillHost, parts: Iterable[Any], *, kind: str, arguments: str
+    host: SkillHost,
+    parts: Iterable[Any],
+    server_tools: Sequence[ServerTool],
+    *,
+    kind: str,
+    arguments: str,
 ) -> AsyncGenerator[tuple[Any, ToolResult]]:
-    """Each call of a skill tool among the parts of this kind, with its result.
+    """Each call of a tool of the host or of these servers among the parts of this kind, with its result.
 
     `arguments` is the field that has the arguments of a call. Calls of other tools are left out.
     """
     for part in parts:
         if field(part, "type") == kind:
-            result = await call_tool(host, field(part, "name"), field(part, arguments))
+            result = await call_tool(host, field(part, "name"), field(part, arguments), server_tools)
             if result is not None:
                 yield part, result
 
@@ -89,14 +131,21 @@ async def ask_or_call(
     host: SkillHost, tool: Tool, arguments: Mapping[str, Any], *, yes: str = ""
 ) -> ToolResult | CallQuestion:
     """The result of a call, or the question that has to be answered first. From any thread or event loop."""
-    return await on_loop(host, _ask_or_call, host, tool, arguments, yes)
+    return await on_loop(host, _ask_or_call, host, tool, arguments, yes, True)
+
+
+async def question_about(host: SkillHost, tool: Tool, arguments: Mapping[str, Any]) -> CallQuestion | None:
+    """The question that has to be answered before a call, which is not made; `None` when it needs none."""
+    asked = await on_loop(host, _ask_or_call, host, tool, arguments, "", False)
+    return asked if isinstance(asked, CallQuestion) else None
 
 
 async def _ask_or_call(
-    host: SkillHost, tool: Tool, arguments: Mapping[str, Any], yes: str
+    host: SkillHost, tool: Tool, arguments: Mapping[str, Any], yes: str, call: bool
 ) -> ToolResult | CallQuestion:
+    handler = tool.handler if call or tool.check is None else tool.check
     if host.admin.can_ask:
-        return await tool.handler(arguments)
+        return await handler(arguments)
     questions: list[CallQuestion] = []
 
     given = yes.split()
@@ -109,8 +158,12 @@ async def _ask_or_call(
         questions.append(_about_read(request))
         return questions[-1].digest in given
 
-    with host.asking(ask, ask_read):
-        result = await tool.handler(arguments)
+    async def ask_tool(request: ToolRequest) -> bool:
+        questions.append(_about_tool(request))
+        return questions[-1].digest in given
+
+    with host.asking(ask, ask_read, ask_tool):
+        result = await handler(arguments)
     unanswered = [question for question in questions if question.digest not in given]
     if not unanswered:
         return result
@@ -128,14 +181,19 @@ class ShownQuestions:
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
 
-    async def show(self, host: SkillHost, name: str, arguments: Mapping[str, Any]) -> CallQuestion | None:
+    async def show(
+        self,
+        host: SkillHost,
+        name: str,
+        arguments: Mapping[str, Any],
+        server_tools: Iterable[ServerTool] = (),
+    ) -> CallQuestion | None:
         """The question that a call needs answered; `None` when it needs none. Nothing is loaded for a no."""
-        tool = next((tool for tool in host.tools() if tool.name == name), None)
-        outcome = await ask_or_call(host, tool, arguments) if tool else None
-        if not isinstance(outcome, CallQuestion):
-            return None
-        self._shown[_call_key(name, arguments)] = outcome.digest
-        return outcome
+        tool = next((tool for tool in all_tools(host, server_tools) if tool.name == name), None)
+        question = await question_about(host, tool, arguments) if tool else None
+        if question is not None:
+            self._shown[_call_key(name, arguments)] = question.digest
+        return question
 
     async def call(self, host: SkillHost, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         """The result of a call that the framework let through."""
@@ -151,9 +209,12 @@ def may_ask(tool: Tool) -> bool:
 
 def refused(question: CallQuestion) -> ToolResult:
     """What a model is told of a call that the user did not agree to, or was not asked about as it is now."""
-    what = f"the skill {question.skill}" if question.skill else "this read"
+    if question.tool:
+        what = f"this call of {question.tool} of {question.server}"
+    else:
+        what = f"{f'the skill {question.skill}' if question.skill else 'this read'} from {question.server}"
     return ToolResult(
-        f"{what} from {question.server} was not approved as it is now. Only the user can do that: tell them.",
+        f"{what} was not approved as it is now. Only the user can do that: tell them.",
         is_error=True,
     )
 
@@ -170,12 +231,26 @@ def _about_skill(host: SkillHost, request: ApprovalRequest) -> CallQuestion:
 def _about_read(request: ReadRequest) -> CallQuestion:
     held = ", ".join(str(origin) for origin in request.held)
     uri = shown_uri(request.uri)
-    named = json.dumps([request.uri, str(request.target), held])
     return CallQuestion(
         text=f"Read {uri} from {request.target}, while a skill from {held} is in use?",
-        digest=f"sha256:{hashlib.sha256(named.encode()).hexdigest()}",
+        digest=_digest([request.uri, str(request.target), held]),
         server=request.target.label,
     )
+
+
+def _about_tool(request: ToolRequest) -> CallQuestion:
+    arguments = json.dumps(dict(request.arguments), sort_keys=True, ensure_ascii=False, default=str)
+    why = "" if request.execution.allowed else f" It {request.execution}."
+    return CallQuestion(
+        text=f"Call {safe_line(request.qualified_name)} with {safe_line(arguments, limit=2000)}?{why}",
+        digest=_digest([request.qualified_name, arguments]),
+        tool=safe_line(request.name),
+        server=request.server,
+    )
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 
 def _call_key(name: str, arguments: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_package(error, "fastmcp") from None
 
+_TOOLS: Final = ("tools/list", "tools/call")
 _RESOURCES: Final = ("resources/list", "resources/read", "resources/templates/list")
 _SKILLS: Final = (METHOD_LIST, METHOD_GET, METHOD_READ_DIRECTORY)
 
@@ -72,6 +73,9 @@ def server_behind(client: Client[Any], *, approval: ApprovalMode = ApprovalMode.
                 if declared is not None:
                     settings = {DIRECTORY_READ_SETTING: True} if declared.directory_read else {}
                     server.extensions[EXTENSION_ID] = settings
+                if capabilities is not None and capabilities.tools is not None:
+                    for method in _TOOLS:
+                        server.add_request_handler(method, _AnyParams, _unreachable)
                 passed_on.append(connected)
                 yield
         finally:
@@ -85,7 +89,7 @@ def server_behind(client: Client[Any], *, approval: ApprovalMode = ApprovalMode.
         server.add_request_handler(method, _AnyParams, _unreachable)
 
     async def pass_on(ctx: Any, call_next: CallNext) -> HandlerResult:
-        if ctx.method not in (*_RESOURCES, *_SKILLS):
+        if ctx.method not in (*_RESOURCES, *_SKILLS, *_TOOLS):
             return await call_next(ctx)
         if not passed_on:
             raise MCPError(types.INTERNAL_ERROR, "the FastMCP client is closed")

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, field, refused
+from skillwire.adapters.calls import (
+    CallQuestion,
+    all_tools,
+    ask_or_call,
+    field,
+    refused,
+    server_tools_of,
+)
 from skillwire.host import SkillHost, Tool
 from skillwire.lazy import missing_package
 
@@ -24,15 +31,18 @@ except ModuleNotFoundError as error:
 class HostToolset(BaseToolset):
     """The catalog of a host as an instruction, and its tools. The host has to be open while an agent runs."""
 
-    def __init__(self, host: SkillHost, *, budget: int | None = None) -> None:
-        """`budget` is for the catalog, in characters."""
+    def __init__(self, host: SkillHost, *, budget: int | None = None, server_tools: bool = False) -> None:
+        """`budget` is for the catalog, in characters. With `server_tools`, the tools of the host's servers
+        are there too, each as `SERVER__NAME`."""
         super().__init__()
+        self._server_tools = server_tools
         self._host = host
         self._budget = budget
         self._asked: dict[str, str] = {}
 
     async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
-        return [_HostTool(self._host, tool, self._asked) for tool in self._host.tools()]
+        servers = await server_tools_of(self._host) if self._server_tools else ()
+        return [_HostTool(self._host, tool, self._asked) for tool in all_tools(self._host, servers)]
 
     async def process_llm_request(self, *, tool_context: Any, llm_request: Any) -> None:
         catalog = self._host.catalog(budget=self._budget)

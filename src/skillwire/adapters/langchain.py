@@ -8,12 +8,12 @@ needs the user, which needs a checkpointer: the value of the interrupt is the qu
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, refused
-from skillwire.host import SkillHost, Tool, ToolResult, run_sync
+from skillwire.adapters.calls import CallQuestion, all_tools, ask_or_call, refused
+from skillwire.host import ServerTool, SkillHost, Tool, ToolResult, run_sync
 from skillwire.lazy import missing_package
 
 try:
@@ -29,12 +29,16 @@ except ModuleNotFoundError as error:
 class SkillMiddleware(AgentMiddleware):
     """The catalog of a host in the system message, and its tools. The host has to be open meanwhile."""
 
-    def __init__(self, host: SkillHost, *, budget: int | None = None) -> None:
-        """`budget` is for the catalog, in characters."""
+    def __init__(
+        self, host: SkillHost, *, budget: int | None = None, server_tools: Sequence[ServerTool] = ()
+    ) -> None:
+        """`budget` is for the catalog, in characters. `server_tools` are those of `await
+        host.server_tools()` to hand on, each as `SERVER__NAME`."""
         super().__init__()
+        self._server_tools = server_tools
         self._host = host
         self._budget = budget
-        self._tools = {tool.name: tool for tool in host.tools(search=True)}
+        self._tools = {tool.name: tool for tool in all_tools(host, server_tools, search=True)}
         self.tools = [_definition(tool) for tool in self._tools.values()]
 
     def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
@@ -68,7 +72,7 @@ class SkillMiddleware(AgentMiddleware):
         return _message(request, outcome)
 
     def _with_catalog(self, request: ModelRequest) -> ModelRequest:
-        offered = {tool.name for tool in self._host.tools()}
+        offered = {tool.name for tool in all_tools(self._host, self._server_tools)}
         tools = [
             tool
             for tool in request.tools

@@ -11,11 +11,18 @@ ask about an item of `result.interruptions`; answer with `state.approve(item)` o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, field, refused
-from skillwire.host import SkillHost, Tool
+from skillwire.adapters.calls import (
+    CallQuestion,
+    all_tools,
+    ask_or_call,
+    field,
+    question_about,
+    refused,
+)
+from skillwire.host import ServerTool, SkillHost, Tool
 from skillwire.lazy import missing_package
 
 try:
@@ -29,9 +36,13 @@ except ModuleNotFoundError as error:
 class AgentSkills:
     """The catalog of a host as instructions, and its tools. The host has to be open while an agent runs."""
 
-    def __init__(self, host: SkillHost, *, budget: int | None = None) -> None:
-        """`budget` is for the catalog, in characters."""
+    def __init__(
+        self, host: SkillHost, *, budget: int | None = None, server_tools: Sequence[ServerTool] = ()
+    ) -> None:
+        """`budget` is for the catalog, in characters. `server_tools` are those of `await
+        host.server_tools()` to hand on, each as `SERVER__NAME`."""
         self._host = host
+        self._server_tools = server_tools
         self._budget = budget
         self._questions: dict[str, CallQuestion] = {}
 
@@ -46,7 +57,7 @@ class AgentSkills:
 
     def tools(self) -> list[Any]:
         """The tools of the host, for `Agent(tools=...)`. Search is offered when the catalog has no room."""
-        return [self._tool(tool) for tool in self._host.tools(search=True)]
+        return [self._tool(tool) for tool in all_tools(self._host, self._server_tools, search=True)]
 
     def question(self, item: ToolApprovalItem) -> CallQuestion | None:
         """What to ask the user about an interruption; `None` when it is not about a skill of this host."""
@@ -54,10 +65,10 @@ class AgentSkills:
 
     def _tool(self, tool: Tool) -> FunctionTool:
         async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-            outcome = await ask_or_call(self._host, tool, arguments)
-            if isinstance(outcome, CallQuestion):
-                self._questions[call_id] = outcome
-            return isinstance(outcome, CallQuestion)
+            question = await question_about(self._host, tool, arguments)
+            if question is not None:
+                self._questions[call_id] = question
+            return question is not None
 
         async def invoke(context: ToolContext[Any], text: str) -> str:
             # The runner comes here only with the user's yes, or when none was needed.
@@ -71,7 +82,8 @@ class AgentSkills:
             return (refused(outcome) if isinstance(outcome, CallQuestion) else outcome).text
 
         def is_offered(context: Any, agent: Any) -> bool:
-            return any(tool.name == offered.name for offered in self._host.tools())
+            offered = all_tools(self._host, self._server_tools)
+            return any(tool.name == one.name for one in offered)
 
         return FunctionTool(
             name=tool.name,

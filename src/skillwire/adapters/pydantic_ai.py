@@ -10,11 +10,15 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from skillwire.adapters.calls import CallQuestion, ask_or_call, field, tool_names
-from skillwire.errors import SkillwireError
-from skillwire.host import ServerTool, SkillHost
+from skillwire.adapters.calls import (
+    CallQuestion,
+    all_tools,
+    ask_or_call,
+    field,
+    server_tools_of,
+)
+from skillwire.host import SkillHost, Tool
 from skillwire.lazy import missing_package
-from skillwire.text import for_model
 
 try:
     from pydantic_ai import RunContext
@@ -40,15 +44,14 @@ class SkillToolset(AbstractToolset[Any]):
     ) -> None:
         """`budget` is for the catalog, in characters. The host has to be open while an agent runs.
 
-        With `server_tools`, the tools of the host's servers are there too, each as `SERVER__NAME`. Each call
-        is for the host's `ask_tool` to allow.
+        With `server_tools`, the tools of the host's servers are there too, each as `SERVER__NAME`.
         """
         self._host = host
         self._id = id
         self._budget = budget
         self._server_tools = server_tools
         self._asked: dict[str, str] = {}
-        self._named: dict[str, ServerTool] = {}
+        self._tools: dict[str, Tool] = {}
 
     @property
     def id(self) -> str | None:
@@ -58,39 +61,31 @@ class SkillToolset(AbstractToolset[Any]):
         return self._host.catalog(budget=self._budget) or None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        tools = {tool.name: (tool.description, tool.input_schema) for tool in self._host.tools()}
-        if self._server_tools:
-            self._named = tool_names(await self._host.server_tools(), taken=tools)
-            for name, tool in self._named.items():
-                tools[name] = (f"A tool of the server {tool.server}: {tool.description}", tool.input_schema)
+        servers = await server_tools_of(self._host) if self._server_tools else ()
+        self._tools = {tool.name: tool for tool in all_tools(self._host, servers)}
         return {
-            name: ToolsetTool(
+            tool.name: ToolsetTool(
                 toolset=self,
-                tool_def=ToolDefinition(name=name, description=said, parameters_json_schema=schema),
+                tool_def=ToolDefinition(
+                    name=tool.name, description=tool.description, parameters_json_schema=tool.input_schema
+                ),
                 max_retries=0,
                 args_validator=_ANY_ARGUMENTS,
             )
-            for name, (said, schema) in tools.items()
+            for tool in self._tools.values()
         }
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
-        if (called := self._named.get(name)) is not None:
-            try:
-                result = await self._host.call_tool(called.server, called.name, tool_args)
-            except SkillwireError as error:
-                raise ToolFailed(for_model(str(error))) from None
-            if result.is_error:
-                raise ToolFailed(result.text)
-            return result.text
         call_id = ctx.tool_call_id or ""
         yes = ""
         if ctx.tool_call_approved:
             # What was shown comes back with the answer, or is known from this process.
             yes = str(field(ctx.tool_call_metadata, "digest") or self._asked.pop(call_id, ""))
-        own = next(known for known in self._host.tools() if known.name == name)
-        outcome = await ask_or_call(self._host, own, tool_args, yes=yes)
+        if (known := self._tools.get(name)) is None:
+            raise ToolFailed(f"{name} is not there any more")
+        outcome = await ask_or_call(self._host, known, tool_args, yes=yes)
         if isinstance(outcome, CallQuestion):
             self._asked[call_id] = outcome.digest
             raise ApprovalRequired(metadata=outcome.as_dict())

@@ -8,7 +8,7 @@ from typing import Final
 
 from skillwire.chat.session import ChatError, ChatSession, find_model
 from skillwire.errors import SkillNotFound
-from skillwire.host import ConnectionStatus
+from skillwire.host import ConnectionStatus, ServerTool
 from skillwire.text import clean_text, safe_line
 from skillwire.words import counted
 
@@ -93,7 +93,7 @@ class SessionCommands:
         for skill in skills:
             words = host.admin.status(skill).words + ("" if skill.enabled else ", disabled")
             said = safe_line(skill.entry.description, limit=_DESCRIPTION_CHARS)
-            lines.append(f"{skill.handle}  ({skill.origin}; {words})  {said}")
+            lines += [f"{skill.handle}  ({skill.origin}; {words})", f"  {said}"]
         return lines or ["There are no skills."]
 
     async def _mcp(self, rest: str) -> list[str]:
@@ -118,11 +118,12 @@ class SessionCommands:
 
     async def _tools(self, rest: str) -> list[str]:
         host = self.session.host
-        lines = [f"{tool.name}  (skills)" for tool in host.tools()]
-        for tool in await host.server_tools():
-            said = safe_line(tool.description, limit=_DESCRIPTION_CHARS)
-            lines.append(f"{safe_line(tool.qualified_name)}  {said}".rstrip())
-        return [*lines, "read_file  (the working folder)"]
+        lines: list[str] = []
+        for tool in (*host.tools(), *await host.server_tools()):
+            name = tool.qualified_name if isinstance(tool, ServerTool) else tool.name
+            lines += [safe_line(name), f"  {safe_line(tool.description, limit=_DESCRIPTION_CHARS)}".rstrip()]
+        lines += ["read_file", "  Read a text file of the working folder."]
+        return [line for line in lines if line]
 
     async def _load(self, rest: str) -> list[str]:
         if not rest:
@@ -154,7 +155,7 @@ class SessionCommands:
             *((command.usage, command.help) for command in self._table.values()),
             ("/style [NAME]", "show the style, or go on in another one"),
             ("/NAME [ARGUMENTS]", "use a skill now"),
-            ("$NAME", "name a skill in a message, in styles that have this"),
+            ("$NAME, $SERVER/NAME", "name a skill in a message, so that the model loads it"),
             ("/quit", "end the session; Ctrl-C stops an answer, twice ends the session"),
         )
         width = max(len(usage) for usage, _ in rows)

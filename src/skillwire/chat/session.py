@@ -150,11 +150,25 @@ class ChatSession:
         """The conversation so far, as pydantic-ai has it."""
         return tuple(self._messages)
 
-    def continued(self, host: SkillHost) -> ChatSession:
-        """The same conversation with another open host, such as one of another style."""
+    async def continued(self, host: SkillHost) -> ChatSession:
+        """The same conversation with another open host, such as one of another style.
+
+        What is disabled stays so, and what was loaded is loaded again, so that its text in the conversation
+        goes on counting for what the model may do. If that fails, the conversation starts again.
+        """
         session = ChatSession(host, self.model, limits=self.limits, folder=self._folder)
-        session._messages, session._pending = self._messages, self._pending
         session.usage, session.cost = self.usage, self.cost
+        disabled = {skill.key for skill in self.host.skills(disabled=True) if not skill.enabled}
+        for skill in host.skills():
+            if skill.key in disabled:
+                host.admin.set_enabled(skill.handle, False)
+        for active in reversed(self.host.active()):
+            label = None if active.origin.is_local else active.origin.label
+            try:
+                await host.load(active.entry.uri, server=label)
+            except SkillwireError:
+                return session
+        session._messages, session._pending = self._messages, self._pending
         return session
 
     # Turns

@@ -24,6 +24,7 @@ from skillwire.chat.session import ChatEvent, ChatSession
 from skillwire.errors import SkillwireError
 from skillwire.host import EventKind, SkillHost, ToolRequest
 from skillwire.text import safe_line
+from skillwire.words import counted
 
 _ARGUMENTS_CHARS = 300
 _SHOWN_EVENTS = {
@@ -73,12 +74,24 @@ class ChatTerminal:
         while True:
             async with AsyncExitStack() as stack:
                 host = await stack.enter_async_context(self._open_host(style))
-                session = self._make_session(host) if session is None else session.continued(host)
+                session = await self._open_session(session, host)
                 watching = asyncio.create_task(self._watch(host))
                 stack.callback(watching.cancel)
                 style = await self._converse(session)
             if style is None:
                 return 0
+
+    async def _open_session(self, before: ChatSession | None, host: SkillHost) -> ChatSession:
+        if before is None:
+            session = self._make_session(host)
+            model = safe_line(session.model.model_name)
+            self._print(f"The model is {model}. There are {counted(len(host.skills()), 'skill')}.")
+            return session
+        session = await before.continued(host)
+        self._print(f"The style is now {host.style.name}.")
+        if len(session.messages) < len(before.messages):
+            self._print("A skill of the conversation could not be loaded again: the conversation is empty.")
+        return session
 
     async def ask_tool(self, request: ToolRequest) -> bool:
         """Ask before a tool of a server is called; `a` allows the tool until the session ends."""
@@ -199,12 +212,13 @@ class ChatTerminal:
                     said = safe_line(event.arguments, limit=_ARGUMENTS_CHARS)
                     self._print(f"→ {event.tool} {said}", style="dim")
                 case "tool_result":
-                    mark, first = (
-                        ("✗", event.text) if event.is_error else ("✓", event.text.partition("\n")[0])
+                    said = safe_line(event.text, limit=_ARGUMENTS_CHARS)
+                    shown = (
+                        f"✗ {event.tool}: {said}"
+                        if event.is_error
+                        else f"✓ {event.tool}: {counted(len(event.text), 'character')}"
                     )
-                    self._print(
-                        f"{mark} {event.tool}: {safe_line(first, limit=_ARGUMENTS_CHARS)}", style="dim"
-                    )
+                    self._print(shown, style="dim")
                 case "done":
                     text = self._end_text(text)
                     self._print(_usage_line(event), style="dim")
@@ -238,7 +252,8 @@ class ChatTerminal:
 
     def _print(self, line: str, *, style: str = "") -> None:
         if line:
-            self._console.print(Text(line, style="" if self._plain else style), soft_wrap=True)
+            # A screen reader gets whole lines, and everybody else words that are not broken.
+            self._console.print(Text(line, style="" if self._plain else style), soft_wrap=self._plain)
 
     async def _watch(self, host: SkillHost) -> None:
         """Print once what happens to skills and servers while the session is open."""
@@ -283,6 +298,6 @@ def _usage_line(event: ChatEvent) -> str:
     cost = usage.get("cost_usd")
     price = "price unknown" if cost is None else f"${cost:.4f}"
     return (
-        f"{usage.get('requests')} requests, {usage.get('input_tokens')} tokens in, "
+        f"so far {usage.get('requests')} requests, {usage.get('input_tokens')} tokens in, "
         f"{usage.get('output_tokens')} out, {price}"
     )

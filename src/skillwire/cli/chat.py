@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     )
 
 MODEL_VARIABLE = "SKILLWIRE_MODEL"
+_GREETING = "Type a message, or /help. A session is not kept: when it ends, it is gone."
+_DEMO_GREETING = (
+    "Type a message, or /help. This is a demo: its model is a script, everything else is real.\n"
+    "Try: write release notes"
+)
 
 
 def chat(
@@ -184,7 +189,7 @@ class _Run:
             lambda host: self._session(host, chat_model),
             history=state_paths().approvals.parent / "chat-history" if history and not self._demo else None,
             plain=plain,
-            greeting="Type a message, or /help. A session is not kept: when it ends, it is gone.",
+            greeting=_DEMO_GREETING if self._demo else _GREETING,
             answer=ask_line,
         )
         return await terminal.run()

@@ -23,13 +23,14 @@ from anyio.lowlevel import EventLoopToken, current_token
 from skillwire.catalog import ActiveSkill, HostSkill, Replay, SkillKey
 from skillwire.catalog.render import ReplayText, fit_replay
 from skillwire.consent import ApprovalCallback, ConsentBackend
+from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import SkillwireError
 from skillwire.host.config.file import ConfigWatch
 from skillwire.host.config.server import ServerConfig, UntrustedServer
 from skillwire.host.directories import LocalDirectory, collect_origins
 from skillwire.host.events import EventLog
 from skillwire.host.loader import Loader
-from skillwire.host.model import ReadCallback, ReadRequest, Tool, ToolResult, make_tools
+from skillwire.host.model import ReadCallback, Tool, ToolResult, make_tools
 from skillwire.host.scripts import RUN_TOOL, ScriptRunner, Scripts, script_tool
 from skillwire.host.search import SearchMatch
 from skillwire.host.server_tools import ServerTool, ServerTools, ToolCallback
@@ -232,7 +233,7 @@ class SkillHost:
         self._server_tools = ServerTools(
             places=self._parts.inventory.places,
             loader=self._parts.loader,
-            ask=ask_tool,
+            asker=ScopedCallback(ask_tool),
             allowed=self._safe_tools,
             context=self._parts.context,
         )
@@ -383,7 +384,7 @@ class SkillHost:
         await self._parts.inventory.refresh(label, expired_only=expired_only)
 
     async def mentions(self, message: str) -> str:
-        """What to add to a user's message that names skills, in styles that have a syntax for that.
+        """What to add to a user's message that names skills as `$name` or `$server/name`.
 
         A local skill is loaded and its text is there. For a server's skill it is the call that loads it.
         """
@@ -451,12 +452,21 @@ class SkillHost:
         return self._parts.loader.release(held or self._parts.registry.find(name).key)
 
     @contextmanager
-    def asking(self, ask: ApprovalCallback, ask_read: ReadCallback | None = None) -> Generator[None]:
+    def asking(
+        self,
+        ask: ApprovalCallback,
+        ask_read: ReadCallback | None = None,
+        ask_tool: ToolCallback | None = None,
+    ) -> Generator[None]:
         """Inside this block, calls of this task use these callbacks instead of the host's.
 
         For a host that several users share, and for answers that come later: see the adapters.
         """
-        with self._parts.asker.replaced(ask), self._parts.read_asker.replaced(ask_read or _nobody_asked):
+        with (
+            self._parts.asker.replaced(ask),
+            self._parts.read_asker.replaced(ask_read or _nobody_asked),
+            self._server_tools.asker.replaced(ask_tool or _nobody_asked),
+        ):
             yield
 
     # What a model may do
@@ -516,7 +526,7 @@ def follow_config(host: Host, config: ConfigWatch | None) -> Host:
     return host
 
 
-async def _nobody_asked(request: ReadRequest) -> bool:
+async def _nobody_asked(request: object) -> bool:
     return False
 
 

@@ -279,6 +279,9 @@ class Tool:
     description: str
     input_schema: dict[str, Any]
     handler: Handler = field(repr=False)
+    check: Handler | None = field(default=None, repr=False)
+    """Asks the user what a call would ask, and does nothing else. `None` if a call has no effect: then the
+    handler can be called for that."""
 
     def for_anthropic(self) -> dict[str, Any]:
         """The definition in the shape of Anthropic's Messages API."""

@@ -404,13 +404,24 @@ def result_json(result: ScriptResult) -> dict[str, Any]:
 def script_tool(scripts: Scripts, context: RenderContext) -> Tool:
     """The tool with which a model runs a script. What the script printed is in a fence."""
 
-    async def answer(arguments: Mapping[str, Any]) -> ToolResult:
+    def script_name(arguments: Mapping[str, Any]) -> str:
         name = arguments.get("name")
+        if not isinstance(name, str) or not name:
+            raise SkillNotFound(f"{RUN_TOOL}: say name and path")
+        return name
+
+    async def check(arguments: Mapping[str, Any]) -> ToolResult:
+        try:
+            path, words, _ = script_arguments(arguments)
+            await scripts.plan(script_name(arguments), path, words)
+        except SkillwireError as error:
+            return ToolResult(error_words(error), is_error=True)
+        return ToolResult("")
+
+    async def answer(arguments: Mapping[str, Any]) -> ToolResult:
         try:
             path, words, files = script_arguments(arguments)
-            if not isinstance(name, str) or not name:
-                raise SkillNotFound(f"{RUN_TOOL}: say name and path")
-            result = await scripts.run(name, path, words, files=files)
+            result = await scripts.run(script_name(arguments), path, words, files=files)
         except SkillwireError as error:
             return ToolResult(error_words(error), is_error=True)
         outcome = result.outcome
@@ -419,7 +430,7 @@ def script_tool(scripts: Scripts, context: RenderContext) -> Tool:
             is_error=bool(outcome.exit_code or outcome.ended),
         )
 
-    return Tool(RUN_TOOL, SCRIPT_ABOUT, SCRIPT_SCHEMA, answer)
+    return Tool(RUN_TOOL, SCRIPT_ABOUT, SCRIPT_SCHEMA, answer, check)
 
 
 SCRIPT_ABOUT: Final = (

@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 
 import anyio
 
+from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError, SourceError
 from skillwire.host.loader import Loader
-from skillwire.host.model import ToolResult
+from skillwire.host.model import Tool, ToolResult, error_words
 from skillwire.host.sources import HostSources, ServerSource
 from skillwire.host.state import ConnectionStatus
 from skillwire.host.styles.base import RenderContext
@@ -25,14 +26,14 @@ from skillwire.trust import Execution, Origin, Reason, may_execute
 from skillwire.trust.fence import fence
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTool:
-    """A tool of a server as its server describes it: `description` is cleaned, and untrusted text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTool(Tool):
+    """A tool of a server as its server describes it: `description` is cleaned, and untrusted text.
+
+    A call of its `handler` is asked about like `host.call_tool`; an error comes as a result for the model.
+    """
 
     server: str
-    name: str
-    description: str
-    input_schema: dict[str, Any]
 
     @property
     def qualified_name(self) -> str:
@@ -66,7 +67,7 @@ class ServerTools:
 
     places: HostSources
     loader: Loader
-    ask: ToolCallback | None
+    asker: ScopedCallback[ToolCallback]
     allowed: Collection[str]
     context: RenderContext
     _listed: dict[str, tuple[object, float, tuple[ServerTool, ...]]] = field(
@@ -109,7 +110,7 @@ class ServerTools:
             for name, description, schema in page:
                 said = clean_line(description, limit=limits.description_chars * 4).text
                 if len(name) + len(said) + len(json.dumps(schema)) <= limits.tool_schema_chars:
-                    tools.setdefault(name, ServerTool(label, name, said, schema))
+                    tools.setdefault(name, self._tool(label, name, said, schema))
             if not cursor or len(tools) >= limits.tools_per_server:
                 break
         listed = tuple(tools.values())[: limits.tools_per_server]
@@ -118,6 +119,12 @@ class ServerTools:
 
     async def call(self, label: str, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """The result of a call that the user agreed to."""
+        place = await self.permit(label, name, arguments)
+        text, is_error = await place.connection.call_tool(name, arguments)
+        return self._fenced(place.origin, name, text, is_error=is_error)
+
+    async def permit(self, label: str, name: str, arguments: Mapping[str, object]) -> ServerSource:
+        """The server of a call that the user agrees to, or `ApprovalRequired`."""
         place = self._place(label)
         request = ToolRequest(
             place.origin.label,
@@ -125,17 +132,31 @@ class ServerTools:
             arguments,
             may_execute(f"{place.origin.label}/{name}", self.loader.held, safe_tools=self.allowed),
         )
-        if request.qualified_name not in self.allowed and (
-            self.ask is None or (await self.ask(request)) is not True
-        ):
+        ask = self.asker.current
+        if request.qualified_name not in self.allowed and (ask is None or (await ask(request)) is not True):
             raise ApprovalRequired(
                 f"{shown(request.qualified_name)}: the user has not allowed this call",
                 reason=Reason.NEW,
                 origin=place.origin.label,
                 uri="",
             )
-        text, is_error = await place.connection.call_tool(name, arguments)
-        return self._fenced(place.origin, name, text, is_error=is_error)
+        return place
+
+    def _tool(self, label: str, name: str, description: str, schema: dict[str, Any]) -> ServerTool:
+        async def answer(arguments: Mapping[str, Any]) -> ToolResult:
+            try:
+                return await self.call(label, name, arguments)
+            except SkillwireError as error:
+                return ToolResult(error_words(error), is_error=True)
+
+        async def check(arguments: Mapping[str, Any]) -> ToolResult:
+            try:
+                await self.permit(label, name, arguments)
+            except SkillwireError as error:
+                return ToolResult(error_words(error), is_error=True)
+            return ToolResult("")
+
+        return ServerTool(name, description, schema, answer, check, server=label)
 
     def _place(self, label: str) -> ServerSource:
         origin = self.places.server(label)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from skillwire.host import SkillHost
+from skillwire.host import ServerTool, SkillHost
 
 Move = str | tuple[str, dict[str, Any]]
 """What the model does: it says a text, which ends the run, or calls a tool."""
@@ -27,6 +27,8 @@ class Script:
     """A model that does one thing after another, and what it was sent."""
 
     moves: list[Move]
+    with_server_tools: bool = False
+    """Whether the agent gets the tools of the servers as well."""
     systems: list[str] = field(default_factory=list[str])
     """The system prompt of each request."""
     tools: list[list[str]] = field(default_factory=list[list[str]])
@@ -42,6 +44,10 @@ class Script:
         self.tools.append(tools)
         self.results = results
         return self.moves[len(results)]
+
+    async def server_tools(self, host: SkillHost) -> Sequence[ServerTool]:
+        """The tools of the servers, for adapters that are handed them."""
+        return await host.server_tools() if self.with_server_tools else ()
 
     def ask(self, question: dict[str, Any], user: Answer) -> bool:
         self.questions.append(question)

@@ -21,6 +21,7 @@ from skillwire.catalog import (
     Naming,
     SkillKey,
     Spellings,
+    fold_handle,
     plain_name,
     render_catalog,
     render_file,
@@ -43,6 +44,7 @@ from skillwire.trust import (
     requested_tools,
 )
 
+_MENTION: Final = re.compile(r"(?<![\w$\\])\$([^\W_][\w.:/~-]*)")
 ALL_FIELDS: Final = frozenset(
     {
         "name",
@@ -405,13 +407,32 @@ def covered_lines(question: Question) -> list[str]:
     return ["A yes covers:", *(f"- {line}" for line in file_lines(question.skill.entry, question.files))]
 
 
-def nothing_mentioned(message: str, skills: Sequence[HostSkill]) -> Sequence[HostSkill]:
-    return ()
+def dollar_mentions(message: str, skills: Sequence[HostSkill]) -> Sequence[HostSkill]:
+    """The skills that a user's message mentions as `$name` or `$server/name`, each once, in order."""
+    by_name: dict[str, HostSkill] = {fold_handle(skill.handle): skill for skill in skills}
+    for skill in skills:
+        by_name.setdefault(fold_handle(f"{skill.origin.label}/{skill.entry.name}"), skill)
+    found: dict[str, HostSkill] = {}
+    for match in _MENTION.finditer(message):
+        name = match[1]
+        # `$refunds.` at the end of a sentence is `$refunds`.
+        while name and fold_handle(name) not in by_name and name[-1] in ".:/~-_":
+            name = name[:-1]
+        if skill := by_name.get(fold_handle(name)):
+            found.setdefault(skill.handle, skill)
+    return [*found.values()]
 
 
-def load_line(skill: HostSkill) -> str:
-    """The call that loads a skill which the user mentioned."""
-    return f"call {LOAD_TOOL}(name={json.dumps(skill.handle)})"
+def load_call(tool: str, parameter: str) -> Callable[[HostSkill], str]:
+    """Writes the call that loads a skill which the user mentioned."""
+
+    def line(skill: HostSkill) -> str:
+        return f"call {tool}({parameter}={json.dumps(skill.handle)})"
+
+    return line
+
+
+_LOAD_CALL: Final = load_call(LOAD_TOOL, "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,9 +484,9 @@ class Style:
     file_text: Callable[[VerifiedFile, str, RenderContext], str] = spec_file_text
     tag: Callable[[HostSkill], str] = spec_tag
     confirmation: Callable[[Question], str] = plain_confirmation
-    mentioned: Callable[[str, Sequence[HostSkill]], Sequence[HostSkill]] = nothing_mentioned
+    mentioned: Callable[[str, Sequence[HostSkill]], Sequence[HostSkill]] = dollar_mentions
     """The skills that a user's message names with a marker such as `$`, each once, in order."""
-    mention: Callable[[HostSkill], str] = load_line
+    mention: Callable[[HostSkill], str] = _LOAD_CALL
     """What tells a model to load a server's skill that the user mentioned."""
 
     # Tools

@@ -13,6 +13,7 @@ from skillwire.host.styles.base import (
     Style,
     ToolSpec,
     highest_layer_keeps,
+    load_call,
     typed_fields,
 )
 from skillwire.host.styles.spec import (
@@ -125,6 +126,7 @@ STYLE: Final = Style(
     catalog=catalog,
     skill_text=skill_text,
     tag=tag,
+    mention=load_call(LOAD_TOOL, "skill"),
     tools=_TOOLS,
     resource_tool=READ_TOOL,
 )

@@ -13,6 +13,7 @@ from skillwire.host.styles.base import (
     RenderContext,
     Style,
     ToolSpec,
+    load_call,
     local_then_first_keeps,
 )
 from skillwire.host.styles.spec import (
@@ -151,6 +152,7 @@ STYLE: Final = Style(
     file_text=file_text,
     tag=tag,
     confirmation=confirmation,
+    mention=load_call(ACTIVATE_TOOL, "name"),
     tools=(
         ToolSpec(
             name=ACTIVATE_TOOL,

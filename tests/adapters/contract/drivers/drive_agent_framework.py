@@ -51,7 +51,7 @@ class ScriptClient(FunctionInvocationLayer, BaseChatClient):
 
 
 async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
-    skills = HostSkills(host)
+    skills = HostSkills(host, server_tools=script.with_server_tools)
     agent = Agent(ScriptClient(script), instructions="You help.", context_providers=[skills])
     session = agent.create_session()
     response = await agent.run("Go.", session=session)

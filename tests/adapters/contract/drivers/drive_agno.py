@@ -53,8 +53,8 @@ class ScriptModel(Model):
         return response
 
 
-def _agent(host: SkillHost, script: Script) -> tuple[HostSkills, Agent]:
-    skills = HostSkills(host)
+def _agent(host: SkillHost, script: Script, servers: Any = ()) -> tuple[HostSkills, Agent]:
+    skills = HostSkills(host, server_tools=servers)
     agent = Agent(
         model=ScriptModel(script=script),
         instructions="You help.",
@@ -73,7 +73,7 @@ def _answer(requirement: Any, question: Any, script: Script, user: Answer) -> No
 
 
 async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
-    skills, agent = _agent(host, script)
+    skills, agent = _agent(host, script, await script.server_tools(host))
     session = uuid.uuid4().hex
     result = await agent.arun("Go.", session_id=session)
     while result.is_paused:

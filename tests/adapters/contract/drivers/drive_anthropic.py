@@ -18,12 +18,12 @@ asks_natively = False
 package = "anthropic"
 
 
-def _request(host: SkillHost, messages: list[Any]) -> dict[str, Any]:
+def _request(host: SkillHost, messages: list[Any], servers: Any = ()) -> dict[str, Any]:
     return {
         "model": "scripted",
         "max_tokens": 100,
         "system": f"You help.\n\n{host.catalog()}",
-        "tools": tools_for(host),
+        "tools": tools_for(host, server_tools=servers),
         "messages": messages,
     }
 
@@ -35,12 +35,13 @@ def _continued(messages: list[Any], reply: Any, results: list[dict[str, Any]]) -
 
 async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     messages: list[Any] = [{"role": "user", "content": "Go."}]
+    servers = await script.server_tools(host)
     with serving(service_for(script)) as model:
         async with AsyncAnthropic(api_key=model.key, base_url=model.url, max_retries=0) as client:
-            reply = await client.messages.create(**_request(host, messages))
-            while results := await answer_tool_calls(host, reply):
+            reply = await client.messages.create(**_request(host, messages, servers))
+            while results := await answer_tool_calls(host, reply, server_tools=servers):
                 messages = _continued(messages, reply, results)
-                reply = await client.messages.create(**_request(host, messages))
+                reply = await client.messages.create(**_request(host, messages, servers))
     return reply.content[0].text
 
 

@@ -18,11 +18,11 @@ asks_natively = True
 package = "deepagents"
 
 
-def _make(host: SkillHost, script: Script) -> Any:
+def _make(host: SkillHost, script: Script, servers: Any = ()) -> Any:
     return create_deep_agent(
         langchain.ScriptModel(script=script),
         system_prompt="You help.",
-        middleware=[SkillMiddleware(host)],
+        middleware=[SkillMiddleware(host, server_tools=servers)],
         checkpointer=InMemorySaver(),
     )
 

@@ -9,6 +9,7 @@ from contract.driver import Answer, Script, agrees
 from fastmcp import Client
 from mcp.server.mcpserver import MCPServer
 
+from skillwire.adapters.calls import all_tools
 from skillwire.adapters.fastmcp import server_behind
 from skillwire.host import ServerConfig, SkillHost
 from skillwire.host import run_sync as run_on_host
@@ -27,7 +28,7 @@ def through(*, instance: Any, **options: Any) -> ServerConfig:
 async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     results: list[str] = []
     while True:
-        tools = {tool.name: tool for tool in host.tools()}
+        tools = {tool.name: tool for tool in all_tools(host, await script.server_tools(host))}
         move = script.next_move(f"You help.\n\n{host.catalog()}", list(tools), results)
         if isinstance(move, str):
             return move

@@ -49,7 +49,7 @@ def _runner(host: SkillHost, script: Script) -> Runner:
         name="shop",
         model=ScriptModel(model="script", script=script),
         instruction="You help.",
-        tools=[HostToolset(host)],
+        tools=[HostToolset(host, server_tools=script.with_server_tools)],
     )
     return Runner(
         app_name="shop", agent=agent, session_service=InMemorySessionService(), auto_create_session=True

@@ -47,11 +47,11 @@ class ScriptModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def make_agent(host: SkillHost, script: Script) -> Any:
+def make_agent(host: SkillHost, script: Script, servers: Any = ()) -> Any:
     return create_agent(
         ScriptModel(script=script),
         system_prompt="You help.",
-        middleware=[SkillMiddleware(host)],
+        middleware=[SkillMiddleware(host, server_tools=servers)],
         checkpointer=InMemorySaver(),
     )
 
@@ -66,7 +66,7 @@ def _answer(result: dict[str, Any], script: Script, user: Answer) -> Command | N
 async def run(
     host: SkillHost, script: Script, user: Answer = agrees, make: Callable[..., Any] = make_agent
 ) -> str:
-    agent = make(host, script)
+    agent = make(host, script, await script.server_tools(host))
     config: Any = {"configurable": {"thread_id": uuid.uuid4().hex}}
     result = await agent.ainvoke({"messages": [{"role": "user", "content": "Go."}]}, config)
     while (answer := _answer(result, script, user)) is not None:

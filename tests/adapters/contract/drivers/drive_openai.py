@@ -18,19 +18,25 @@ asks_natively = False
 package = "openai"
 
 
-def _request(host: SkillHost, messages: list[Any]) -> dict[str, Any]:
+def _request(host: SkillHost, messages: list[Any], servers: Any = ()) -> dict[str, Any]:
     system = {"role": "system", "content": f"You help.\n\n{host.catalog()}"}
-    return {"model": "scripted", "tools": chat_tools(host), "messages": [system, *messages]}
+    return {
+        "model": "scripted",
+        "tools": chat_tools(host, server_tools=servers),
+        "messages": [system, *messages],
+    }
 
 
 async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     messages: list[Any] = [{"role": "user", "content": "Go."}]
+    servers = await script.server_tools(host)
     with serving(service_for(script)) as model:
         async with AsyncOpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client:
-            message = (await client.chat.completions.create(**_request(host, messages))).choices[0].message
-            while answers := await answer_chat(host, message):
+            reply = await client.chat.completions.create(**_request(host, messages, servers))
+            message = reply.choices[0].message
+            while answers := await answer_chat(host, message, server_tools=servers):
                 messages += [message, *answers]
-                reply = await client.chat.completions.create(**_request(host, messages))
+                reply = await client.chat.completions.create(**_request(host, messages, servers))
                 message = reply.choices[0].message
     return message.content or ""
 

@@ -53,8 +53,8 @@ def _type(item: Any) -> Any:
     return item.get("type") if isinstance(item, dict) else getattr(item, "type", None)
 
 
-def _agent(host: SkillHost, script: Script) -> tuple[AgentSkills, Agent[Any]]:
-    skills = AgentSkills(host)
+def _agent(host: SkillHost, script: Script, servers: Any = ()) -> tuple[AgentSkills, Agent[Any]]:
+    skills = AgentSkills(host, server_tools=servers)
     instructions = skills.instructions("You help.")
     return skills, Agent(
         name="Shop", instructions=instructions, tools=skills.tools(), model=ScriptModel(script)
@@ -74,7 +74,7 @@ def _answered(skills: AgentSkills, result: Any, script: Script, user: Answer) ->
 
 
 async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
-    skills, agent = _agent(host, script)
+    skills, agent = _agent(host, script, await script.server_tools(host))
     result = await Runner.run(agent, "Go.")
     while result.interruptions:
         result = await Runner.run(agent, _answered(skills, result, script, user))

@@ -18,19 +18,20 @@ asks_natively = False
 package = "openai"
 
 
-def _request(host: SkillHost, given: list[Any]) -> dict[str, Any]:
-    instructions = f"You help.\n\n{host.catalog()}"
-    return {"model": "scripted", "instructions": instructions, "tools": response_tools(host), "input": given}
+def _request(host: SkillHost, given: list[Any], servers: Any = ()) -> dict[str, Any]:
+    instructions, tools = f"You help.\n\n{host.catalog()}", response_tools(host, server_tools=servers)
+    return {"model": "scripted", "instructions": instructions, "tools": tools, "input": given}
 
 
 async def run(host: SkillHost, script: Script, user: Answer = agrees) -> str:
     given: list[Any] = [{"role": "user", "content": "Go."}]
+    servers = await script.server_tools(host)
     with serving(service_for(script)) as model:
         async with AsyncOpenAI(api_key=model.key, base_url=model.url, max_retries=0) as client:
-            response = await client.responses.create(**_request(host, given))
-            while answers := await answer_response(host, response):
+            response = await client.responses.create(**_request(host, given, servers))
+            while answers := await answer_response(host, response, server_tools=servers):
                 given += [*response.output, *answers]
-                response = await client.responses.create(**_request(host, given))
+                response = await client.responses.create(**_request(host, given, servers))
     return response.output_text
 
 

@@ -29,7 +29,7 @@ def _agent(host: SkillHost, script: Script) -> Agent[None, Any]:
     return Agent(
         FunctionModel(play),
         instructions="You help.",
-        toolsets=[SkillToolset(host)],
+        toolsets=[SkillToolset(host, server_tools=script.with_server_tools)],
         output_type=[str, DeferredToolRequests],
     )
 
