@@ -249,3 +249,10 @@ def test_the_commands_that_show_prints_can_be_run_as_they_are(run: Run, folders:
     again = line.partition("skillwire ")[2].split()
     assert as_person(run, *again).code == 0
     assert "approved: as it is now" in run("show", "other/refunds", *words).out
+
+
+def test_approvals_are_listed_of_one_server_alone(run: Run) -> None:
+    approved(run, "refunds")
+    listed = run("approvals", "--on", "shop", "--json").document["approvals"]
+    assert [one["uri"] for one in listed] == ["skill://refunds/SKILL.md"]
+    assert run("approvals", "--on", "other").out == "Nothing of other is approved.\n"

@@ -331,13 +331,15 @@ def _declined_as(store: ConsentStore, name: str, on: str | None, caller: str) ->
     return [record for record in store.declined(caller=caller) if fits(record.key)]
 
 
-def list_approvals(*, as_json: bool) -> None:
+def list_approvals(*, on: str | None, as_json: bool) -> None:
     """What is approved: from which server, by whom, when and how."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.consent import exported
 
     documents = [exported(record) for record in _store().approved(caller=None)]
+    if on is not None:
+        documents = [one for one in documents if one["label"] == on]
     if as_json:
         show_json({"approvals": documents})
         return
@@ -358,7 +360,7 @@ def list_approvals(*, as_json: bool) -> None:
             ]
         )
     if not documents:
-        screen.line("Nothing is approved.")
+        screen.line("Nothing is approved." if on is None else f"Nothing of {printable(on)} is approved.")
 
 
 def export_approvals(*, sign: Path | None, password_env: str | None) -> None:

@@ -114,7 +114,6 @@ _OTHER_WORDS: Final = {
     "paths": "config paths",
     "pull": "add",
     "push": "publish",
-    "push-oci": "publish",
     "read": "load NAME PATH",
     "registry ls": "registry list",
     "registry push-oci": "publish",

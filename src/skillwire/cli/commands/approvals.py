@@ -76,7 +76,11 @@ COMMANDS: Final = (
         "approvals list",
         "approvals:list_approvals",
         "List approvals with who gave them, when and how",
-        examples={"skillwire approvals": "everything that is approved"},
+        text("--on NAME", "List the approvals for this server or directory only.", completion="server"),
+        examples={
+            "skillwire approvals": "everything that is approved",
+            "skillwire approvals --on shop": "what is approved of one server",
+        },
     ),
     command(
         "approvals decline",
