@@ -153,7 +153,7 @@ def test_the_readme_has_its_parts_in_order() -> None:
         "`pipx install .` or\n`uv tool install .`",
         "skillwire lint examples/skills",
         "skillwire list --server",
-        "skillwire chat --demo",
+        "skillwire load code-review --server",
         "## What do you want to do?",
         "## Works with",
     ]
