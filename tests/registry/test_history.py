@@ -1,8 +1,9 @@
 """A random history of a registry under faults, and what must be true of it afterwards.
 
 Publishers, readers and administrators work through a relay on three replicas of one PostgreSQL: replicas
-are killed, the database is stopped, killed or full, and connections are dropped. Whatever was acknowledged
-must hold at the end. `HISTORY_SECONDS=3600` runs for an hour, `HISTORY_SEED` repeats the choices of a run.
+are killed or stopped, the database is stopped, killed or full, and connections are dropped. Whatever was
+acknowledged must hold at the end. `HISTORY_SECONDS=3600` runs for an hour, `HISTORY_SEED` repeats the choices
+of a run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import tempfile
@@ -48,7 +50,7 @@ from skillwire.registry.schema import (
 )
 from skillwire.skill import digest_of
 
-SECONDS = float(os.environ.get("HISTORY_SECONDS", "12"))
+SECONDS = float(os.environ.get("HISTORY_SECONDS", "60"))
 SEED = int(os.environ.get("HISTORY_SEED", str(time.time_ns() % 1_000_000)))
 FORWARD, MOVED, TINY = "forward", "moved", "tiny"
 """Where channels only move forward, where they are moved and yanked, and a namespace with a small quota."""
@@ -94,6 +96,12 @@ class Replica:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
             return True
         return False
+
+    def stop(self, seconds: float) -> None:
+        """It neither answers nor closes a connection for a while."""
+        self._process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         self._process.kill()
@@ -170,6 +178,8 @@ class History:
     published: dict[tuple[str, str, str], dict[str, bytes]] = field(default_factory=dict)
     attempted: set[tuple[str, str, str]] = field(default_factory=set)
     yanked: set[tuple[str, str, str]] = field(default_factory=set)
+    access: set[tuple[str, str]] = field(default_factory=set)
+    """What was done to tokens and permissions, as the audit log names it."""
     revoked: dict[str, float] = field(default_factory=dict)
     """When the revocation of a token was acknowledged, by the token."""
     refused: int = 0
@@ -267,12 +277,15 @@ class Cluster:
             elif act in ("revoke", "reduce"):
                 name = f"guest-{next(self._numbers)}"
                 secret = ask("tokens-add", {"name": name, "role": "read"})["token"]
+                self.history.access.add(("token-add", name))
                 with httpx.Client(timeout=10, verify=False) as http, suppress(httpx.HTTPError):
                     rpc(self.relay.url, secret, "skills/get", f"skill://{FORWARD}/alpha/SKILL.md", http)
                 if act == "revoke":
                     ask("tokens-revoke", {"name": name})
+                    self.history.access.add(("token-revoke", name))
                 else:
                     ask("grant", {"subject": f"token:{name}", "role": "none"})
+                    self.history.access.add(("grant", f"token:{name}"))
                 self.history.revoked[secret] = time.monotonic()
 
     def _ask(self, command: str, arguments: dict[str, object]) -> dict[str, Any]:
@@ -335,13 +348,15 @@ class Cluster:
     # What goes wrong
 
     def fault(self) -> str:
-        kind = self.chance.choice(("kill", "kill", "stop", "drop", "terminate", "crash", "full"))
+        kind = self.chance.choice(("kill", "kill", "freeze", "stop", "drop", "terminate", "crash", "full"))
         if kind == "kill" and not all(replica.is_listening for replica in self.replicas):
             kind = "drop"  # One at a time, as in a rolling restart: otherwise nothing would be served at all.
         if kind == "kill":
             replica = self.chance.choice(self.replicas)
             replica.kill()
             replica.start()  # It is away until it listens; nobody waits for it.
+        elif kind == "freeze":
+            self.chance.choice(self.replicas).stop(self.chance.uniform(0.5, 2))
         elif kind == "stop":
             with self.postgres.stopped():
                 time.sleep(self.chance.uniform(0.5, 2))
@@ -479,7 +494,11 @@ def check(cluster: Cluster) -> None:
     assert there.keys() <= history.attempted, SEED
     assert all(there[key] is not None for key in history.yanked), SEED
     # The log has a line for each.
-    lines = {(line.action, line.what) for line in read_audit(store)}
+    audit = list(read_audit(store))
+    lines = {(line.action, line.what) for line in audit}
+    assert history.access <= lines, SEED
+    pruned = [json.loads(line.details).get("versions", 0) for line in audit if line.action == "prune"]
+    assert sum(pruned) == len(deleted), SEED
     assert {("publish", f"{a}/{b}@{c}") for a, b, c in history.published} <= lines, SEED
     assert {("yank", f"{a}/{b}@{c}") for a, b, c in history.yanked} <= lines, SEED
     newest: dict[str, str] = {}
