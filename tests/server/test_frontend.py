@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,22 @@ from fast_path_calls import Talk, body, request
 from gateways import connected_to, make_gateway, write_callers
 from registry.conftest import publish_to
 from served import INITIALIZE, INITIALIZED
+from server.test_pool import Place
 from simulator import Simulator
 from skillwire import Limits, SkillServer, verify
-from skillwire.access import CallerFile, TokenFile
+from skillwire.access import CallerFile, OpenIdentity, TokenFile
 from skillwire.documents import read_json
 from skillwire.gateway import GatewayOptions
 from skillwire.registry import Access, Publishing, RegistryApp, Role, Store
-from skillwire.server import Address, HttpFrontend, HttpServer, OperatorApp, ServerOptions
+from skillwire.server import (
+    Address,
+    HttpFrontend,
+    HttpServer,
+    OperatorApp,
+    ServerOptions,
+    ServiceStatus,
+    ViewPool,
+)
 from trees import write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
@@ -377,6 +386,16 @@ async def test_bodies_are_bounded_before_they_are_parsed(kind: str, tmp_path: Pa
         assert await post(b"[" + b"{}," * 15_000) == 413
         chunked = await client.post("/mcp", content=chunks(2 << 20), headers=headers)
         assert chunked.status_code == 413
+        # A body without an end is refused while it is still being sent: nothing is held until it is over.
+        endless = await Talk.open(product.port)
+        head = {**product.bearer("ada"), "Mcp-Method": None}
+        first = request(b"", head).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        assert b"chunked" in first
+        endless.writer.write(first + b"c350\r\n" + b"x" * 50_000 + b"\r\n")
+        endless.writer.write((b"c350\r\n" + b"x" * 50_000 + b"\r\n") * 21)
+        async with asyncio.timeout(40):
+            assert (await endless.answer())[0].startswith(b"http/1.1 413")
+        endless.close()
         # One that takes long to send a large body holds up nobody who sends a small one.
         slow = await Talk.open(product.port)
         slow.writer.write(request(b"x" * 200_000, {**product.bearer("ada"), "Mcp-Method": None})[:150_000])
@@ -509,6 +528,50 @@ async def test_a_request_that_comes_while_its_caller_is_revoked_is_refused_and_n
         async with asyncio.timeout(60):
             await asyncio.gather(*asking)
         assert statuses == {200, 401}
+
+
+class SlowPlace(Place):
+    """An endpoint that is started by the test."""
+
+    def __init__(self) -> None:
+        super().__init__("ada")
+        self.may_start, self.begins = asyncio.Event(), asyncio.Event()
+
+    async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None:
+        self.begins.set()
+        await self.may_start.wait()
+        await super().run(stopping, started)
+
+
+async def test_a_view_that_is_revoked_while_it_starts_serves_nobody() -> None:
+    place = SlowPlace()
+    pool: ViewPool[str] = ViewPool(lambda _key: (place, None))
+    frontend = HttpFrontend(
+        OpenIdentity(),
+        pool,
+        view_of=lambda _caller, _headers: "ada",
+        status=ServiceStatus(state=_ok, health=_nothing, gauges=_nothing),
+        running=nullcontext,
+    )
+    transport = httpx.ASGITransport(app=frontend)  # pyright: ignore[reportArgumentType]
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        asking = asyncio.ensure_future(client.post("/mcp", json=INITIALIZE))
+        async with asyncio.timeout(60):
+            await place.begins.wait()
+            pool.revoke(next(iter(pool._all())))  # pyright: ignore[reportPrivateUsage]
+            place.may_start.set()
+            # The endpoint itself would fail: see `Place`.
+            assert (await asking).status_code == 401
+            await place.stopped.wait()
+    assert pool.streams == 0
+
+
+async def _ok() -> Any:
+    return "ok"
+
+
+async def _nothing() -> dict[str, Any]:
+    return {}
 
 
 @all_products
