@@ -139,6 +139,10 @@ class ServerProcess:
         """The most memory that the process and its children have held (VmHWM)."""
         return sum(map(_peak_of, _family(self.pid)))
 
+    def wait(self) -> int:
+        """Wait for the end of a server that was told to end; its exit code."""
+        return self._process.wait(6 * _STOP_SECONDS)
+
     def stop(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:

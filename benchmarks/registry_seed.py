@@ -87,6 +87,26 @@ class Databases:
                 )
         return self._server.get_uri(name)
 
+    def copy(self, skills: int, versions: int) -> str:
+        """The URL of such a registry that may be changed: the next call makes a new one."""
+        self.url(skills, versions)
+        name = f"registry_{skills}_{versions}_{os.environ.get('SEED_TEXTS', '1')}"
+        with psycopg.connect(self._server.get_uri("postgres"), autocommit=True) as admin:
+            admin.execute("DROP DATABASE IF EXISTS registry_copy WITH (FORCE)")
+            admin.execute(sql.SQL("CREATE DATABASE registry_copy TEMPLATE {}").format(sql.Identifier(name)))
+        return self._server.get_uri("registry_copy")
+
+    def empty(self) -> str:
+        """The URL of a registry without skills: the next call makes a new one."""
+        with psycopg.connect(self._server.get_uri("postgres"), autocommit=True) as admin:
+            admin.execute("DROP DATABASE IF EXISTS registry_empty WITH (FORCE)")
+            admin.execute("CREATE DATABASE registry_empty")
+        url = self._server.get_uri("registry_empty")
+        store = Store(url)
+        store.create()
+        store.close()
+        return url
+
 
 @contextmanager
 def databases(data: Path | None) -> Iterator[Databases]:
