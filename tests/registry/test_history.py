@@ -76,8 +76,11 @@ class Replica:
 
     def start(self) -> None:
         self.starts += 1
+        place = f"127.0.0.1:{self.port}"
+        # Everybody has one address here: those who were revoked would be refused for another reason.
+        unlimited = ("--rate", "0", "--max-failed-tokens", "0")
         self._process = subprocess.Popen(
-            [SKILLWIRE, "serve", "--store", self._store, "--http", f"127.0.0.1:{self.port}", "--rate", "0"],
+            [SKILLWIRE, "serve", "--store", self._store, "--http", place, *unlimited],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

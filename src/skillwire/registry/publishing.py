@@ -7,7 +7,7 @@ can publish, and thereby read, a file that only others sent by naming its digest
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import archive_file, write_tar_gz
 from skillwire.registry.audit import record
 from skillwire.registry.channels import current_version, is_before, point, remove
+from skillwire.registry.pruning import expired_uploads, prune
 from skillwire.registry.publications import (
     Publication,
     Published,
@@ -50,9 +51,6 @@ from skillwire.text import shown
 from skillwire.trust import SIGNATURE_FILE, Publisher, check_signature
 
 STABLE: Final = "stable"
-_UPLOAD_SECONDS: Final = 24 * 3600
-_SKILLS_AT_ONCE: Final = 100
-_FILES_AT_ONCE: Final = 500
 
 
 class Publishing:
@@ -72,7 +70,7 @@ class Publishing:
         stored: list[Digest] = []
         with self._store.writing() as connection:
             row = _namespace(connection, namespace)
-            connection.execute(uploads.delete().where(*_expired(), uploads.c.namespace == namespace))
+            connection.execute(uploads.delete().where(*expired_uploads(), uploads.c.namespace == namespace))
             for data in contents:
                 digest = digest_of(data)
                 stored.append(digest)
@@ -233,101 +231,8 @@ class Publishing:
     def prune(
         self, *, keep: int, by: str, progress: Callable[[int, int], None] | None = None
     ) -> tuple[int, int]:
-        """Delete versions beyond the newest `keep` of each skill that no channel points to and that were not
-        withdrawn, uploads of more than a day ago, and files that nothing refers to.
-
-        Returns the counts of versions and files; `progress` gets them as they grow. It works in small
-        transactions: publications go on beside it, and after an interruption the next call continues.
-        """
-        deleted_count = removed = 0
-        report = progress or _report_nothing
-        for some in self._in_batches(skills.c.id, _SKILLS_AT_ONCE):
-            deleted_count += self._delete_versions(some, keep, by)
-            report(deleted_count, removed)
-        with self._store.writing() as connection:
-            connection.execute(uploads.delete().where(*_expired()))
-        for digests in self._in_batches(blobs.c.digest, _FILES_AT_ONCE):
-            removed += self._delete_unused(digests, by)
-            report(deleted_count, removed)
-        return deleted_count, removed
-
-    def _in_batches(self, key: sa.Column[Any], size: int) -> Iterator[list[Any]]:
-        """All values of a primary key, some at a time."""
-        query = sa.select(key).order_by(key).limit(size)
-        last: Any = None
-        while True:
-            with self._store.reading() as connection:
-                some = list(connection.execute(query if last is None else query.where(key > last)).scalars())
-            if not some:
-                return
-            yield some
-            last = some[-1]
-
-    def _delete_versions(self, of_skills: list[int], keep: int, by: str) -> int:
-        """Delete the old versions of some skills, and remember which files they had."""
-        rank = sa.func.row_number().over(partition_by=versions.c.skill_id, order_by=versions.c.id.desc())
-        ranked = sa.select(
-            versions.c.id, versions.c.skill_id, versions.c.version, versions.c.set_digest, versions.c.yanked
-        ).add_columns(rank.label("rank"))
-        newest_first = ranked.where(versions.c.skill_id.in_(of_skills)).subquery()
-        old = sa.select(newest_first).where(
-            newest_first.c.rank > keep,
-            newest_first.c.yanked.is_(None),
-            ~sa.exists().where(channels.c.version_id == newest_first.c.id),
-        )
-        with self._store.reading() as connection:
-            if connection.execute(old.limit(1)).first() is None:
-                return 0
-        with self._store.writing() as connection:
-            self._store.take_turn(connection)
-            rows = connection.execute(old).all()
-            ids = [row.id for row in rows]
-            uses = connection.execute(
-                sa.select(
-                    skills.c.namespace,
-                    files.c.digest,
-                    sa.func.count(sa.distinct(files.c.version_id)).label("versions"),
-                )
-                .join(versions, versions.c.id == files.c.version_id)
-                .join(skills, skills.c.id == versions.c.skill_id)
-                .where(files.c.version_id.in_(ids))
-                .group_by(skills.c.namespace, files.c.digest)
-            ).all()
-            for row in rows:
-                self._insert(
-                    connection,
-                    deleted_versions,
-                    skill_id=row.skill_id,
-                    version=row.version,
-                    set_digest=row.set_digest,
-                )
-            connection.execute(files.delete().where(files.c.version_id.in_(ids)))
-            connection.execute(versions.delete().where(versions.c.id.in_(ids)))
-            for use in uses:
-                _release(connection, use.namespace, use.digest, use.versions)
-            if rows:
-                record(connection, by, "prune", "", {"versions": len(rows)})
-            return len(rows)
-
-    def _delete_unused(self, digests: list[str], by: str) -> int:
-        """Delete those of some files that nothing refers to."""
-        unused = (
-            blobs.c.digest.in_(digests),
-            ~sa.exists().where(namespace_files.c.digest == blobs.c.digest),
-            ~sa.exists().where(uploads.c.digest == blobs.c.digest),
-        )
-        with self._store.reading() as connection:
-            if connection.execute(sa.select(blobs.c.digest).where(*unused).limit(1)).first() is None:
-                return 0
-        with self._store.writing() as connection:
-            self._store.take_turn(connection)
-            # Locked first, and looked at again after that: somebody may be sending one of them just now.
-            found = sa.select(blobs.c.digest).where(*unused)
-            held = list(connection.execute(found.with_for_update(skip_locked=True)).scalars())
-            count = connection.execute(blobs.delete().where(blobs.c.digest.in_(held), *unused[1:])).rowcount
-            if count:
-                record(connection, by, "prune", "", {"files": count})
-            return count
+        """Delete what is old, as `prune` does."""
+        return prune(self._store, keep=keep, by=by, progress=progress)
 
     def waiting_uploads(self) -> list[UploadRow]:
         """What was sent and not published, by namespace and sender, the oldest first."""
@@ -520,34 +425,11 @@ class Publishing:
         connection.execute(insert(table).values(**values).on_conflict_do_nothing())
 
 
-def _report_nothing(_versions: int, _files: int) -> None:
-    pass
-
-
-def _expired() -> tuple[sa.ColumnElement[bool]]:
-    return (uploads.c.at < now() - _UPLOAD_SECONDS * 1000,)
-
-
 def _check_quota(namespace: str, quota: int | None, used: int) -> None:
     if quota is not None and used > quota:
         raise LimitExceeded(
             f"the namespace {namespace} would have {used:,} bytes, its quota is {quota:,}: "
             "prune old versions, or ask an administrator for more"
-        )
-
-
-def _release(connection: Connection, namespace: str, digest: str, count: int) -> None:
-    """A namespace has a file in fewer versions now; with none left, it no longer counts."""
-    own = sa.and_(namespace_files.c.namespace == namespace, namespace_files.c.digest == digest)
-    connection.execute(
-        namespace_files.update().where(own).values(versions=namespace_files.c.versions - count)
-    )
-    if connection.execute(namespace_files.delete().where(own, namespace_files.c.versions <= 0)).rowcount:
-        size = sa.select(blobs.c.size).where(blobs.c.digest == digest).scalar_subquery()
-        connection.execute(
-            namespaces.update()
-            .where(namespaces.c.name == namespace)
-            .values(published_bytes=namespaces.c.published_bytes - size)
         )
 
 
