@@ -25,6 +25,7 @@ EXIT_CODES: Final = {
     12: "A policy, or a permission that was not granted, keeps a skill from being installed.",
     13: "`publish`: this version exists with other files, or was withdrawn.",
     14: "`run`: this machine has no sandbox, and the script was not run. Otherwise its code is the script's.",
+    15: "The policy of the machine, the organization, the user or the project refuses a skill.",
     130: "Interrupted with Ctrl-C.",
     141: "The output was closed early, as `| head` does.",
 }

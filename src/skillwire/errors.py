@@ -150,6 +150,15 @@ class ApprovalRequired(SkillwireError):
         self.removed = tuple(removed)
 
 
+class PolicyRefused(ApprovalRequired):
+    """Whoever wrote the policy must act: it refuses a skill, and nobody at the machine can change that."""
+
+    exit_code = 15
+
+    def __init__(self, message: str, *, origin: str = "", uri: str = "") -> None:
+        super().__init__(message, reason="denied", origin=origin, uri=uri)
+
+
 class OutOfSync(SkillwireError):
     """The user must act: installed skills do not match the lock file, or a source has changed."""
 

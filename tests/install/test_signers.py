@@ -115,7 +115,7 @@ async def test_a_stored_skill_that_the_publisher_of_its_source_did_not_sign_is_n
     assert report.installed == ("notes",)
     [failure] = report.failures
     assert (failure.what, failure.error.exit_code) == ("pdf", 12)
-    assert "requires the publisher acme" in str(failure.error)
+    assert "the publisher acme is required" in str(failure.error)
 
 
 @pytest.mark.anyio
@@ -156,7 +156,7 @@ async def test_what_the_publisher_of_a_source_did_not_sign_is_refused(
     proposal = await signing(machine, ACME, required=required).propose([str(machine.team)], targets=())
     assert proposal.candidates == ()
     [failure] = proposal.failures
-    assert "requires the publisher acme" in str(failure.error)
+    assert "the publisher acme is required" in str(failure.error)
     assert reason in str(failure.error)
     assert failure.error.exit_code == 12
     sign(folder)
@@ -184,7 +184,7 @@ async def test_sync_neither_stores_nor_installs_what_the_publisher_of_a_source_d
     assert report.installed == ("notes",)
     [failure] = report.failures
     assert (failure.what, failure.error.exit_code) == ("pdf", 12)
-    assert "requires the publisher acme" in str(failure.error)
+    assert "the publisher acme is required" in str(failure.error)
     assert not (machine.installed / "pdf").exists()
     assert not tool.workspace.versions.has(machine.lock().require("pdf"))
 
@@ -264,7 +264,7 @@ def test_a_source_that_requires_a_publisher_is_refused_by_add(run: Run, tmp_path
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.write_text(config.read_text() + '[sources."./team*"]\nrequire = "acme"\n')
     ended = run("add", "./team", "--yes")
-    assert (ended.code, "requires the publisher acme, and the skill is not signed" in ended.err) == (12, True)
+    assert (ended.code, "the publisher acme is required, and the skill is not signed" in ended.err) == (12, True)
     run("sign", folder, "--key", config.parent / "acme.pem")
     assert run("add", "./team", "--yes").code == 0
 

@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from skillwire.catalog import HostSkill
     from skillwire.consent import ApprovalRequest, ConsentStore, Key, Record
     from skillwire.host import SkillHost
-    from skillwire.skill import Digest
     from skillwire.trust import VerifiedFile
 
 _EXPORT_BYTES: Final = 64 * 1024 * 1024
-_SIGNED: Final = "skillwire-approvals.json"
-"""The name of what is signed of an export, so that no signature of a skill is one of approvals."""
 
 
 def approve(
@@ -365,13 +362,10 @@ def list_approvals(*, on: str | None, as_json: bool) -> None:
 
 def export_approvals(*, sign: Path | None, password_env: str | None) -> None:
     """Every approval as one JSON document, for `approvals import` elsewhere; with a key, signed."""
-    import json
-
     from skillwire.cli.authoring import password
     from skillwire.cli.screen import show_json
-    from skillwire.consent import exported
+    from skillwire.consent import exported, sign_approvals
     from skillwire.sources import load_private_key
-    from skillwire.trust import sign_files
 
     if password_env is not None and sign is None:
         raise UsageError("--password-env needs --sign, the private key that it unlocks")
@@ -379,18 +373,8 @@ def export_approvals(*, sign: Path | None, password_env: str | None) -> None:
     document: dict[str, object] = {"skillwire_approvals": 1, "approvals": approvals}
     if sign is not None:
         key = load_private_key(sign, password(password_env))
-        document["signature"] = json.loads(sign_files(_signed_part(approvals), name=_SIGNED, key=key))
+        document["signature"] = sign_approvals(approvals, key)
     show_json(document)
-
-
-def _signed_part(approvals: object) -> dict[str, Digest]:
-    """What a signature of an export covers: every approval in it, in one spelling of the JSON."""
-    import json
-
-    from skillwire.skill import digest_of
-
-    text = json.dumps(approvals, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return {_SIGNED: digest_of(text.encode("ascii"))}
 
 
 def import_approvals(*, file: str, as_json: bool) -> None:
@@ -456,17 +440,10 @@ def _approver_of(document: Mapping[str, object]) -> str:
 
     Only the user's own file says who may.
     """
-    import json
-    from datetime import UTC, datetime
-
+    from skillwire.consent import approvals_signature
     from skillwire.host.config.file import load_approvers
-    from skillwire.trust import check_signature
 
-    signature = document.get("signature")
-    if signature is None or not (approvers := load_approvers()):
-        return ""
-    bundle = json.dumps(signature).encode()
-    verdict = check_signature(_signed_part(document["approvals"]), bundle, approvers, now=datetime.now(UTC))
+    verdict = approvals_signature(document, load_approvers())
     return verdict.publisher if verdict.is_signed else ""
 
 

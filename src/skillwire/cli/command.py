@@ -244,6 +244,7 @@ HOST_OPTIONS: Final = (
     path("--config FILE", "Read this file instead of the user's and the project's skillwire.toml."),
     flag("--no-config", "Read no configuration file."),
     text("--profile NAME", "Use this profile of the configuration."),
+    path("--policy FILE", "Also obey this policy, which can only narrow. Repeatable.", many=True),
     text("--style STYLE", "Emulate another host: claude, codex, gemini, goose or wayland."),
     timeout("Wait this long for each server."),
 )

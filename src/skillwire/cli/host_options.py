@@ -36,6 +36,7 @@ class HostOptions:
     profile: str | None = None
     style: str | None = None
     timeout: float | None = None
+    policy: tuple[Path, ...] = ()
 
     @property
     def words(self) -> str:
@@ -44,6 +45,7 @@ class HostOptions:
 
         given = [word for text in self.servers for word in ("--server", text)]
         given += [word for text in self.directories for word in ("--dir", text)]
+        given += [word for file in self.policy for word in ("--policy", str(file))]
         given += ["--no-default-directories"] * self.no_default_directories + ["--no-config"] * self.no_config
         named = {"--config": self.config, "--profile": self.profile, "--style": self.style}
         given += [word for name, value in named.items() if value is not None for word in (name, str(value))]

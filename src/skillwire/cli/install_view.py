@@ -15,6 +15,7 @@ from skillwire.clients import Scope
 from skillwire.errors import (
     InstalledInPart,
     OutOfSync,
+    PolicyRefused,
     RefusedByPolicy,
     SkillwireError,
     SourceError,
@@ -258,7 +259,7 @@ def conclude(
 ) -> None:
     """Raise the error that has the exit code for the report; return if everything was done."""
     failed = (*report.refused, *report.failures, *extra)
-    refused = [failure for failure in failed if isinstance(failure.error, RefusedByPolicy)]
+    refused = [failure for failure in failed if isinstance(failure.error, RefusedByPolicy | PolicyRefused)]
     failures = [failure for failure in failed if failure not in refused]
     done = bool(report.installed or report.updated or report.removed or report.current)
     if report.is_whole and not failed:
@@ -266,7 +267,10 @@ def conclude(
     if (only := only_failure(report, extra)) is not None:
         raise only.error
     if not failures and not report.stopped:
-        raise RefusedByPolicy(f"{counted(len(refused), 'skill')} refused: see above")
+        by_policy = any(isinstance(failure.error, PolicyRefused) for failure in refused)
+        raise (PolicyRefused if by_policy else RefusedByPolicy)(
+            f"{counted(len(refused), 'skill')} refused: see above"
+        )
     if report.stopped and not failed:
         names = sorted({step.name for step in report.stopped})
         raise OutOfSync(

@@ -85,6 +85,7 @@ def run(
                 server=on,
                 limits=limits,
                 ask=False,
+                sandboxed=not unsafe_no_sandbox,
             )
             if unsafe_no_sandbox:
                 return await _run_bare(host, plan, files, f"{skill.handle}/{path}")

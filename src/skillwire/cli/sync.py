@@ -19,12 +19,12 @@ from skillwire.cli.install_setup import (
 )
 from skillwire.cli.output import counted, matching, printable, write
 from skillwire.cli.parser import UsageError
-from skillwire.errors import OutOfSync
+from skillwire.errors import OutOfSync, PolicyRefused
 from skillwire.install.apply import leftovers
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
-    from skillwire.install import Installer, LockedSkill, Plan, Workspace
+    from skillwire.install import FetchFailure, Installer, LockedSkill, Plan, Workspace
 
 
 def sync(
@@ -56,11 +56,13 @@ def sync(
     state = work.files.read(work.root)
     forced = [skill.name for skill in lock.skills] if force else ()
     made = work.plan(lock, state, force=forced)
+    refused = _refused_by_policy(work, lock.skills, options)
     if check:
-        _check(work, made, as_json=as_json)
+        _check(work, made, refused, as_json=as_json)
         return
     if (
         made.is_done
+        and not refused
         and all(step.path in state.placed for step in made.steps)
         and not leftovers({step.path.parent for step in made.steps})
     ):
@@ -117,20 +119,36 @@ def _say_current(made: Plan, *, as_json: bool) -> None:
     show_json(report_json(InstallReport(current=tuple(names))))
 
 
-def _check(work: Workspace, made: Plan, *, as_json: bool) -> None:
-    from skillwire.cli.install_view import plan_json, show_step
+def _refused_by_policy(
+    work: Workspace, skills: Sequence[LockedSkill], options: HostOptions
+) -> Sequence[FetchFailure]:
+    """The pinned skills that the policy refuses. Without a policy, no more is read."""
+    from skillwire.host.policies import current_policy
+
+    if not current_policy(work.places.project).policy.given:
+        return ()
+    return installer(work, options).refused_by_policy(skills)
+
+
+def _check(work: Workspace, made: Plan, refused: Sequence[FetchFailure], *, as_json: bool) -> None:
+    from skillwire.cli.install_view import failure_json, plan_json, show_failures, show_step
     from skillwire.cli.screen import Screen, show_json
     from skillwire.install import StepKind
 
     different = [step for step in made.steps if step.act is not StepKind.CURRENT]
     if as_json:
-        show_json(plan_json(made))
+        by_policy = {"refused": [failure_json(one) for one in refused]} if refused else {}
+        show_json({**plan_json(made), **by_policy})
     else:
         screen = Screen()
         for step in different:
             show_step(screen, step)
         names = {step.name for step in made.steps} - {step.name for step in different}
         screen.line(matching(len(names)))
+        show_failures(screen, refused)
+    if refused:
+        names_ = ", ".join(one.what for one in refused)
+        raise PolicyRefused(f"the policy refuses {names_}: `skillwire remove` or `update` cleans up")
     if different:
         raise OutOfSync(
             f"{counted(len(different), 'folder')} not matching skillwire.lock: "

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from skillwire.consent.record import Decision as Decision
     from skillwire.consent.record import Key as Key
     from skillwire.consent.record import Record as Record
+    from skillwire.consent.record import approvals_signature as approvals_signature
     from skillwire.consent.record import consider as consider
     from skillwire.consent.record import exported as exported
     from skillwire.consent.record import imported as imported
+    from skillwire.consent.record import sign_approvals as sign_approvals
     from skillwire.consent.sqlite import SqliteConsent as SqliteConsent
     from skillwire.consent.status import ApprovalStatus as ApprovalStatus
     from skillwire.consent.status import State as State
@@ -39,7 +41,10 @@ export(
             "NO_TERMINAL Answer ApprovalCallback ApprovalRequest Once covered_files file_lines "
             "require_person single_file"
         ),
-        "record": "DIRECTORY Change ConsentBackend Decided Decision Key Record consider exported imported",
+        "record": (
+            "DIRECTORY Change ConsentBackend Decided Decision Key Record approvals_signature consider "
+            "exported imported sign_approvals"
+        ),
         "sqlite": "SqliteConsent",
         "status": "ApprovalStatus State status_of",
         "store": "ConsentStore",

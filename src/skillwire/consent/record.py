@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from skillwire.errors import FormatError
-from skillwire.skill import SkillEntry, parse_digest, parse_uri
+from skillwire.skill import Digest, SkillEntry, digest_of, parse_digest, parse_uri
 from skillwire.trust import (
+    UNSIGNED,
     AdmissionRequest,
     Approval,
     Grants,
     Origin,
+    Publisher,
+    SignatureVerdict,
+    check_signature,
     resource_set,
     seen_digest,
     shown_digest,
+    sign_files,
 )
 from skillwire.wire import entry_from_stored, entry_to_stored
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 DIRECTORY: Final = "directory:"
 """What the identity of a local directory starts with."""
@@ -327,6 +335,30 @@ def imported(document: Mapping[str, Any]) -> Record:
         message = "an exported approval does not fit its entry"
         raise FormatError.of(rule="export", message=message, fix="export it again")
     return record
+
+
+_SIGNED: Final = "skillwire-approvals.json"
+"""The name of what is signed of an export, so that no signature of a skill is one of approvals."""
+
+
+def sign_approvals(approvals: list[dict[str, object]], key: EllipticCurvePrivateKey) -> dict[str, Any]:
+    """The signature of an export, for its key `signature`."""
+    return json.loads(sign_files(_signed_part(approvals), name=_SIGNED, key=key))
+
+
+def approvals_signature(document: Mapping[str, Any], publishers: Sequence[Publisher]) -> SignatureVerdict:
+    """Who signed exactly the approvals of an export."""
+    signature = document.get("signature")
+    if signature is None:
+        return UNSIGNED
+    bundle = json.dumps(signature).encode()
+    return check_signature(_signed_part(document["approvals"]), bundle, publishers, now=datetime.now(UTC))
+
+
+def _signed_part(approvals: object) -> dict[str, Digest]:
+    """What a signature of an export covers: every approval in it, in one spelling of the JSON."""
+    text = json.dumps(approvals, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return {_SIGNED: digest_of(text.encode("ascii"))}
 
 
 MOST_DECISIONS: Final = 50

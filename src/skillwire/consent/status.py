@@ -18,6 +18,7 @@ from skillwire.trust import (
     Allowed,
     Approval,
     ApprovalMode,
+    Denied,
     FileChange,
     Grants,
     Purpose,
@@ -95,6 +96,12 @@ def status_of(candidate: AdmissionRequest, *, limits: Limits) -> ApprovalStatus:
     # A disabled skill has a status too: what would happen on a load once it is enabled.
     if candidate.disabled or entry is not candidate.entry:
         candidate = replace(candidate, entry=entry, disabled=False)
+    decision = admit(candidate, Purpose.LOAD)
+    if isinstance(decision, Denied) and decision.refusal is not None:
+        if candidate.signature is None and decision.refusal.rule.startswith("publishers."):
+            return _status(candidate, State.NOT_APPROVED, reason=UNCHECKED)
+        reason = f"policy {decision.refusal.layer.title}"
+        return _status(candidate, State.REFUSED, reason=reason, problem=decision.refusal.message)
     if missing := missing_publisher(candidate):
         if candidate.signature is not None:
             problem = missing.removeprefix("is refused: ")
@@ -106,10 +113,11 @@ def status_of(candidate: AdmissionRequest, *, limits: Limits) -> ApprovalStatus:
         if without.state in (State.CHANGED, State.DECLINED, State.REFUSED):
             return without
         return _status(candidate, State.NOT_APPROVED, reason=UNCHECKED)
-    decision = admit(candidate, Purpose.LOAD)
     if isinstance(decision, Allowed):
         state = State.APPROVED if decision.approved else State.ALLOWED
-        return _status(candidate, State.OWN if candidate.origin.is_own else state, grants=decision.grants)
+        state = State.OWN if candidate.origin.is_own else state
+        by = " and ".join(f"by {name} on {one.approved_at[:10]}" for name, one in decision.team)
+        return _status(candidate, state, grants=decision.grants, reason=by)
     if candidate.unavailable or not candidate.selected or candidate.style_refusal:
         return _status(
             candidate, State.REFUSED, reason="not offered", problem=getattr(decision, "message", "")

@@ -39,7 +39,7 @@ from skillwire.sandbox import Grant, parse_grant
 from skillwire.sandbox.plan import given
 from skillwire.server.legacy.tools import ExtraTool, skill_path
 from skillwire.skill import DYNAMIC, SkillEntry
-from skillwire.trust import Reason, check_entry, verify_file
+from skillwire.trust import Reason, admit_script, check_entry, require, verify_file
 from skillwire.trust.admission import Allowed, Purpose, admit
 from skillwire.trust.approval import shown_digest
 
@@ -95,6 +95,8 @@ class CallerScripts:
         if path not in (file.path for file in contents):
             raise self._refused(entry, "has no such script")
         # 2. What was granted before.
+        facts = self._source.approvals.candidate(self._source.caller, offer)
+        require(admit_script(facts, path), offer.skill.uri, offer.skill.origin)
         granted = self._granted(offer, entry, path)
         if granted is None:
             raise self._refused(entry, f"may not run {path}: its user, or the operator, has not granted that")

@@ -257,7 +257,9 @@ class CallerSource(Source):
 
     def _state(self) -> tuple[int, ...]:
         versions = tuple(upstream.version for upstream in self._upstreams)
-        return (*versions, self.approvals.store.revision, self._lock.revision if self._lock else 0)
+        policies = tuple(upstream.host.feed.policy_revision for upstream in self._upstreams)
+        lock = self._lock.revision if self._lock else 0
+        return (*versions, *policies, self.approvals.store.revision, lock)
 
     def _current(self) -> _Listing:
         for upstream in self._upstreams:
@@ -266,7 +268,11 @@ class CallerSource(Source):
         listing = self._listing
         if listing is None or listing.state != state:
             self._offline = self._kept_offers()
-            entries = [self._entry(offer) for offer in self.offers() if offer.skill.listed]
+            entries = [
+                self._entry(offer)
+                for offer in self.offers()
+                if offer.skill.listed and offer.upstream.host.feed.is_permitted(offer.skill)
+            ]
             made = tuple(sorted(entries, key=lambda entry: entry.uri))
             # The same object as long as its content is the same, so that what clients derived from it stays
             # valid.
@@ -331,6 +337,8 @@ class CallerSource(Source):
         offer = self.known_owner(uri)
         if offer is None or offer.uri != uri or self.is_waiting(offer) or self._is_undecidable(offer):
             return None
+        if not offer.upstream.host.feed.is_permitted(offer.skill):
+            return None
         return await offer.upstream.at_hand(offer)
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
@@ -369,12 +377,11 @@ class CallerSource(Source):
 
     def require(self, offer: Offer, files: Sequence[SkillResource] = ()) -> None:
         """Return if the caller may have a skill as it is now, and raise `Unapproved` if not."""
-        if self._mode != "required":
-            return
         seen = frozenset((file.uri, file.digest) for file in files)
         candidate = self.approvals.candidate(self.caller, offer, seen)
         decision = admit(candidate, Purpose.LOAD)
-        if isinstance(decision, Allowed):
+        by_policy = isinstance(decision, Denied) and decision.refusal is not None
+        if isinstance(decision, Allowed) or (self._mode != "required" and not by_policy):
             return
         self.approvals.end_outdated(self.caller, offer)
         status = offer.upstream.host.feed.status(candidate)

@@ -367,6 +367,15 @@ class SkillFeed:
         """The state of a candidate, in the words that everything shows."""
         return status_of(candidate, limits=self._approver.limits)
 
+    @property
+    def policy_revision(self) -> int:
+        """A number that changes with the policy."""
+        return self._registration.policy_revision
+
+    def is_permitted(self, skill: HostSkill) -> bool:
+        """Whether the policy lets a skill be used as it is now, whatever people decided."""
+        return self._approver.is_permitted(skill)
+
     def approval_mode(self, origin: Origin) -> ApprovalMode:
         """What the configuration says about all skills of an origin."""
         return self._registration.approval_mode(origin)
@@ -390,7 +399,7 @@ class SkillFeed:
     async def check_publishers(self, skill: HostSkill) -> None:
         """Check who signed a skill, if that matters; refuse it if a required publisher did not."""
         signatures = self._approver.signatures
-        if signatures.required(skill.origin) or signatures.publishers:
+        if signatures.required(skill.origin) or signatures.publishers or self._registration.policy_revision:
             case = await self._approver.open(skill, check_entry(skill.entry, limits=self._approver.limits))
             await self._approver.check_publishers(case, self._fetcher.preview)
 

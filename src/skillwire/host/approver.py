@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
+import anyio.to_thread
 
 from skillwire.catalog import HostSkill, SkillKey, SkillTable
 from skillwire.consent import (
@@ -30,6 +32,7 @@ from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind, skill_event
+from skillwire.host.policies import log_refusal
 from skillwire.limits import Limits
 from skillwire.skill import (
     DYNAMIC,
@@ -51,10 +54,10 @@ from skillwire.trust import (
     AdmissionRequest,
     Allowed,
     Approval,
-    ApprovalMode,
     Ask,
     ChangeKind,
     CheckedEntry,
+    Decision,
     Denied,
     FileChange,
     Grants,
@@ -72,7 +75,6 @@ from skillwire.trust import (
     check_signature,
     difference,
     is_outdated,
-    missing_publisher,
     requested_tools,
     require,
     resource_set,
@@ -200,7 +202,8 @@ class Approver:
 
     registry: SkillTable
     facts: Callable[[HostSkill], AdmissionRequest]
-    approval_mode: Callable[[Origin], ApprovalMode]
+    light_facts: Callable[[HostSkill], AdmissionRequest]
+    """What decides whether a model is told of a skill, and no more: it is asked for every skill."""
     store: ConsentStore
     signatures: Signatures
     cache: SkillCache
@@ -214,13 +217,16 @@ class Approver:
         return Case(skill, entry, key, self.facts_of(skill), await self._read(skill, key))
 
     async def check_publishers(self, case: Case, preview: Preview) -> None:
-        """Learn who signed a skill, where that matters; refuse what a required publisher did not sign."""
+        """Learn who signed a skill, where that matters. Refuse what a required publisher did not sign, and
+        what the policy refuses whoever approves it.
+        """
         if case.facts.require or self.signatures.publishers or case.record.signer:
             await self.signatures.check(case.skill, preview)
-        candidate = self._candidate(case)
-        if missing := missing_publisher(candidate):
-            denied = Denied(candidate.approval_mode, Reason.DENIED, message=missing)
-            require(denied, case.entry.uri, case.skill.origin)
+        # What else prevents a load is no matter of who signed it.
+        candidate = replace(
+            self._candidate(case), unavailable="", selected=True, style_refusal="", disabled=False
+        )
+        await self._require(admit(candidate, Purpose.INSTALL), case)
 
     async def obtain(
         self,
@@ -246,7 +252,7 @@ class Approver:
             case.record = await self._read(skill, case.key)
             decision = admit(self._candidate(case, seen), Purpose.LOAD)
         if not isinstance(decision, Ask) or ask is None:
-            return require(decision, entry.uri, skill.origin)
+            return await self._require(decision, case)
 
         if others is not None:
             files = (*files, *await others())
@@ -314,11 +320,32 @@ class Approver:
         """
         case.record = await self._read(case.skill, case.key)
         decision = admit(self._candidate(case, seen), Purpose.LOAD)
-        grants = require(decision, case.entry.uri, case.skill.origin)
+        grants = await self._require(decision, case, loaded=True)
         once, case.once = case.once, None
         if once is None:
             await self._note_signer(case.skill, case.key)
         return grants, once is None
+
+    async def _require(self, decision: Decision, case: Case, *, loaded: bool = False) -> Grants:
+        """The grants of a decision, or its error. What a policy refuses, or would refuse, is recorded."""
+        refusals = decision.reported if isinstance(decision, Allowed) and loaded else ()
+        if isinstance(decision, Denied) and decision.refusal is not None:
+            refusals = (decision.refusal,)
+        for refusal in refusals:
+            enforced = isinstance(decision, Denied)
+            verb = "is refused" if enforced else "would be refused"
+            message = f"{case.skill.handle} from {case.skill.origin} {verb}: {refusal.message}"
+            self.tell(skill_event(EventKind.POLICY, case.skill, message))
+            log = partial(
+                log_refusal,
+                refusal,
+                skill=case.skill.uri,
+                origin=case.skill.origin,
+                act="load",
+                enforced=enforced,
+            )
+            await anyio.to_thread.run_sync(log)
+        return require(decision, case.entry.uri, case.skill.origin)
 
     async def _note_signer(self, skill: HostSkill, key: Key) -> None:
         """Remember who signed what was loaded or approved: another signer is asked about."""
@@ -440,14 +467,22 @@ class Approver:
 
     def is_offered(self, skill: HostSkill) -> bool:
         """Whether a model is told of a listed skill: not if a load is sure to be refused without asking."""
-        # Only what the decision depends on: this is called for every skill.
-        candidate = AdmissionRequest(
-            origin=skill.origin, entry=skill.entry, approval_mode=self.approval_mode(skill.origin)
-        )
+        candidate = self.light_facts(skill)
         record = self.store.record(self._key(skill))
         if record.declined is not None:
             candidate = consider(candidate, record)
         return isinstance(admit(candidate, Purpose.OFFER), Allowed)
+
+    async def require_permitted(self, skill: HostSkill) -> None:
+        """Raise `PolicyRefused` if the policy does not let a skill be used any more."""
+        if not self.is_permitted(skill):
+            entry = check_entry(skill.entry, limits=self.limits)
+            await self._require(admit(self.light_facts(skill), Purpose.OFFER), await self.open(skill, entry))
+
+    def is_permitted(self, skill: HostSkill) -> bool:
+        """Whether the policy lets a skill be used as it is now, whatever people decided."""
+        decision = admit(self.light_facts(skill), Purpose.OFFER)
+        return not (isinstance(decision, Denied) and decision.refusal is not None)
 
     def _candidate(self, case: Case, seen: ResourceSet = frozenset()) -> AdmissionRequest:
         known = self.signatures.known(case.skill)

@@ -260,6 +260,14 @@ class HostOrigins:
     remarks: tuple[str, ...] = ()
     """What was left out, one line each."""
 
+    def source_names(self, origin: Origin) -> tuple[str, ...]:
+        """The place of an origin, in every true name that the patterns of a policy can have for it."""
+        if (config := self.servers.get(origin)) is not None:
+            return config.source_names(origin.label)
+        if (path := self.directories.get(origin)) is not None:
+            return f"folder:{'user' if origin.is_own else 'project'}", f"folder:{path.resolve()}"
+        return (f"object:{origin.label}",)
+
     def required_publishers(self, origin: Origin) -> tuple[str, ...]:
         """The publishers who must all have signed every skill of this origin."""
         config = self.servers.get(origin)

@@ -52,6 +52,8 @@ class EventKind(StrEnum):
     """The signature of a skill was checked: by whom it is signed, over which files."""
     RUN = "run"
     """A script of a skill ran in the sandbox: with which grants, how it ended, how long it took."""
+    POLICY = "policy"
+    """The policy refused a skill, or would have if it were enforced: by which rule, and why."""
     REMARK = "remark"
     """Something is unusual, but works: a response outside the specification, or a server that was turned
     off."""

@@ -429,6 +429,8 @@ class Loader:
         skill = self.registry.get(key) or HostSkill(key.origin, held.skill.entry, held.handle)
         with self._observed("read", READ_TOOL, skill):
             uri = skill_file(held.skill.entry, path)
+            # Read again with every file: a digest may have been revoked since the skill was loaded.
+            await self.approver.require_permitted(skill)
             try:
                 return await self._read(key, held, uri)
             except _STALE_FILE as error:

@@ -306,13 +306,16 @@ class OfferedSkills:
     """
 
     def __init__(
-        self, registry: SkillTable, is_offered: Callable[[HostSkill], bool], revision: Callable[[], int]
+        self,
+        registry: SkillTable,
+        is_offered: Callable[[HostSkill], bool],
+        revision: Callable[[], object],
     ) -> None:
         """`is_offered` may change its answer when `revision` changes."""
         self._registry = registry
         self._is_offered = is_offered
         self._revision = revision
-        self._from: tuple[tuple[HostSkill, ...], int] | None = None
+        self._from: tuple[tuple[HostSkill, ...], object] | None = None
         self._skills: tuple[HostSkill, ...] = ()
         self._keys: frozenset[SkillKey] = frozenset()
 

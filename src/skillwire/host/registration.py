@@ -14,6 +14,7 @@ from skillwire.catalog import Changes, HostSkill, Naming, SkillKey, SkillTable, 
 from skillwire.errors import LimitExceeded
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.events import MOST_EVENTS, Event, EventKind, EventRecorder, skill_event
+from skillwire.host.policies import NOTHING, LoadedPolicy
 from skillwire.host.state import OPEN, Switches
 from skillwire.host.styles.base import Style, collision_lines
 from skillwire.issues import Issue
@@ -36,11 +37,16 @@ class Registration:
     style: Style
     naming: Naming
     limits: Limits
+    source_names: Callable[[Origin], tuple[str, ...]]
     on_changed: Callable[[HostSkill], None]
     """Called for every skill whose entry is a different one now."""
     on_collected: Callable[[Origin, Sequence[SkillEntry]], None] | None = field(default=None, init=False)
     """Called with what an origin listed while others are still waited for."""
     switches: Switches = field(default=OPEN, init=False)
+    loaded_policy: LoadedPolicy = field(default=NOTHING, init=False)
+    policy_revision: int = field(default=0, init=False)
+    """A number that changes with the policy."""
+    _names: dict[Origin, tuple[str, ...]] = field(default_factory=dict[Origin, tuple[str, ...]], init=False)
     removed: set[Origin] = field(default_factory=set[Origin], init=False)
     """Origins that are not part of the host any more: an answer of theirs that comes late is ignored."""
     excluded: dict[Origin, int] = field(default_factory=dict[Origin, int], init=False)
@@ -67,9 +73,14 @@ class Registration:
 
     def candidate(self, origin: Origin, entry: SkillEntry, *, disabled: bool = False) -> AdmissionRequest:
         """What the admission of a skill depends on, without its approval."""
+        loaded = self.loaded_policy
+        names = self.names(origin) if loaded.policy.given else ()
         return AdmissionRequest(
             origin=origin,
             entry=entry,
+            policy=loaded.policy,
+            sources=names,
+            team=loaded.team(entry, names) if loaded.approvals else (),
             unavailable=self.closed_for(origin),
             selected=self._is_selected(origin, entry),
             style_refusal=self._style_refusal(origin, entry),
@@ -83,6 +94,37 @@ class Registration:
 
     def _style_refusal(self, origin: Origin, entry: SkillEntry) -> str:
         return "" if origin.is_local else self.style.refusal(entry, self.limits)
+
+    def light_candidate(self, origin: Origin, entry: SkillEntry) -> AdmissionRequest:
+        """What decides whether a model is told of a listed skill."""
+        loaded = self.loaded_policy
+        if not loaded.policy.given:
+            return AdmissionRequest(origin=origin, entry=entry, approval_mode=self.approval_mode(origin))
+        names = self.names(origin)
+        return AdmissionRequest(
+            origin=origin,
+            entry=entry,
+            approval_mode=self.approval_mode(origin),
+            policy=loaded.policy,
+            sources=names,
+            team=loaded.team(entry, names) if loaded.approvals else (),
+        )
+
+    def set_policy(self, loaded: LoadedPolicy) -> bool:
+        """Judge by this policy from now on; whether it is another one."""
+        self._names.clear()
+        if loaded == self.loaded_policy:
+            return False
+        self.loaded_policy = loaded
+        self.policy_revision += 1
+        return True
+
+    def names(self, origin: Origin) -> tuple[str, ...]:
+        """The names of an origin as the patterns of a policy have them."""
+        found = self._names.get(origin)
+        if found is None:
+            found = self._names[origin] = self.source_names(origin)
+        return found
 
     def approval_mode(self, origin: Origin) -> ApprovalMode:
         """What the configuration says about all skills of an origin."""

@@ -35,7 +35,7 @@ from skillwire.sandbox.plan import given, interpreter_for, newly_requested, prog
 from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
 from skillwire.text import safe_line
-from skillwire.trust import Grants, Reason, VerifiedFile, shown_digest
+from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, require, shown_digest
 from skillwire.trust.fence import fence
 from skillwire.words import counted
 
@@ -167,8 +167,11 @@ class Scripts:
         server: str | None = None,
         limits: Limits | None = None,
         ask: bool = False,
+        sandboxed: bool = True,
     ) -> tuple[SandboxPlan, list[VerifiedFile], HostSkill]:
-        """What a script would get, and the files of its skill. With `ask`, what is missing is asked for."""
+        """What a script would get, and the files of its skill. With `ask`, what is missing is asked for;
+        without `sandboxed`, it is for a person who runs it outside of the sandbox.
+        """
         runner = self.runner
         if runner is None:
             raise SourceError("this host runs no scripts: give it a ScriptRunner")
@@ -179,6 +182,8 @@ class Scripts:
         if digest is None:
             raise _refused(skill, f"{skill.handle} lists no digests: a grant cannot be bound to its scripts")
         script = await self._parts.loader.read(skill.key, path)
+        facts = self._parts.approver.facts_of(skill)
+        require(admit_script(facts, script.path, sandboxed=sandboxed), skill.uri, skill.origin)
         # 2. Grants.
         asked, free = await anyio.to_thread.run_sync(
             _resolve,
@@ -201,6 +206,12 @@ class Scripts:
         if ask and (not is_granted or newly_requested(asked, kept, script.path)):
             await self._ask(runner, request)
             await self._store(skill, replace(held, scripts=held.scripts | stored(script.path, asked)))
+            kept = self._parts.loader.grants(skill.key).scripts
+            if given(script.path, kept) is None or newly_requested(asked, kept, script.path):
+                words = (
+                    f"{skill.handle}/{script.path} is not run: by the policy, others than the user grant it"
+                )
+                raise _refused(skill, words)
         # 3. Packages.
         contents = await self._files(skill)
         plan = await anyio.to_thread.run_sync(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from skillwire.catalog import HostSkill, SkillTable
+from skillwire.catalog import HostSkill, SkillKey, SkillTable
 from skillwire.consent import ApprovalCallback, ConsentBackend, ConsentStore
 from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import SkillwireError
@@ -26,6 +26,7 @@ from skillwire.host.events import LONGEST_MESSAGE, Event, EventKind, EventRecord
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Fetcher, Loader
 from skillwire.host.model import CatalogCache, ModelActions, OfferedSkills, ReadCallback, ResourceReader
+from skillwire.host.policies import current_policy
 from skillwire.host.registration import Registration, folded_names
 from skillwire.host.search import Resolver, SkillSearch
 from skillwire.host.sources import ListingCache
@@ -35,6 +36,8 @@ from skillwire.limits import Limits
 from skillwire.skill import SkillUri
 from skillwire.text import safe_line
 from skillwire.trust import AdmissionRequest, Origin, Publisher, VerifiedSkill
+
+_POLICY_SECONDS: Final = 1
 
 
 class HostComponents:
@@ -65,6 +68,7 @@ class HostComponents:
         self._limits = limits
         places = state_paths()
         self.origins = origins
+        self._publishers = tuple(publishers)
         self.style = style
         self.watchers: list[Callable[[], None]] = []
         """Called when something changed that a person may be shown."""
@@ -87,6 +91,7 @@ class HostComponents:
             style=self.style,
             naming=naming,
             limits=limits,
+            source_names=self._source_names,
             on_changed=self._changed,
         )
         listings = self.cache.directory.parent / "listings"
@@ -113,9 +118,9 @@ class HostComponents:
         self.approver = Approver(
             registry=self.registry,
             facts=self._admission_request,
-            approval_mode=registration.approval_mode,
+            light_facts=self._light_request,
             store=self.approvals,
-            signatures=Signatures(publishers, required=self._required_publishers, tell=self.log.record),
+            signatures=Signatures(self._publishers, required=self._required_publishers, tell=self.log.record),
             cache=self.cache,
             asker=self.asker,
             tell=self.log.record,
@@ -159,7 +164,11 @@ class HostComponents:
         self.search = SkillSearch(
             registry=self.registry, source_of=self.inventory.places.source, cache=self.cache, limits=limits
         )
-        self.offered = OfferedSkills(self.registry, self.approver.is_offered, self._decline_revision)
+        self.offered = OfferedSkills(
+            self.registry,
+            self.approver.is_offered,
+            self._offer_revision,
+        )
         self.actions = ModelActions(
             resolver=self.resolver,
             loader=self.loader,
@@ -205,7 +214,8 @@ class HostComponents:
     async def open(
         self, tasks: TaskGroup, *, untrusted: Iterable[UntrustedServer], remarks: Iterable[str]
     ) -> None:
-        """Read the approvals, connect and list every origin, and start what runs while the host is open."""
+        """Read the policy and the approvals, list every origin, start what runs while the host is open."""
+        await self.reload_policy()
         try:
             await self.approvals.open()
         except SkillwireError as error:
@@ -221,6 +231,7 @@ class HostComponents:
         await self.inventory.open(tasks)
         if self.inventory.watch:
             tasks.start_soon(self._watch_state)
+            tasks.start_soon(self._watch_policy)
 
     def remark(self, message: str) -> None:
         self.log.record(Event(kind=EventKind.REMARK, message=message))
@@ -256,8 +267,15 @@ class HostComponents:
     def _held_uris(self, origin: Origin) -> list[SkillUri]:
         return [held.entry.uri for held in self.loader.held if held.origin == origin]
 
-    def _decline_revision(self) -> int:
-        return self.approvals.decline_revision
+    def _light_request(self, skill: HostSkill) -> AdmissionRequest:
+        return self.registration.light_candidate(skill.origin, skill.entry)
+
+    def _source_names(self, origin: Origin) -> tuple[str, ...]:
+        return self.origins.source_names(origin)
+
+    def _offer_revision(self) -> tuple[int, int]:
+        """What changes when a model may be told of other skills."""
+        return self.approvals.decline_revision, self.registration.policy_revision
 
     def _required_publishers(self, origin: Origin) -> tuple[str, ...]:
         return self.origins.required_publishers(origin)
@@ -274,10 +292,41 @@ class HostComponents:
         )
         await watch.run()
 
+    async def _watch_policy(self) -> None:
+        """Apart from the rest of the state: what a policy names may be slow to fetch."""
+        while True:
+            await anyio.sleep(_POLICY_SECONDS)
+            await self.reload_policy()
+
     def _approvals_changed(self) -> None:
         """Something was approved, declined or revoked."""
         self.following.update_all()
         self.changed()
+
+    async def reload_policy(self) -> None:
+        """Judge by the policy as it is now. What it refuses is released: nothing more is read of it."""
+        loaded = await anyio.to_thread.run_sync(current_policy)
+        if not self.registration.set_policy(loaded):
+            return
+        self._recognize()
+        for remark in loaded.remarks:
+            self.remark(remark)
+        for layer in loaded.policy.layers:
+            if layer.problem:
+                self.log.record(Event(kind=EventKind.FAILURE, message=layer.problem))
+        for held in self.loader.held:
+            key = SkillKey(held.origin, held.entry.uri)
+            skill = self.registry.get(key)
+            if skill is not None and not self.approver.is_permitted(skill):
+                self.loader.release(key)
+                message = f"{skill.handle} from {skill.origin} is refused by the policy now: it is released"
+                self.log.record(skill_event(EventKind.POLICY, skill, message))
+        self.changed()
+
+    def _recognize(self) -> None:
+        """Recognize the publishers of the policy, then those of the configuration."""
+        pinned = self.registration.loaded_policy.publishers
+        self.approver.signatures.recognize((*pinned, *self._publishers))
 
     def _set_config_problem(self, message: str) -> None:
         self.log.end_failure(self._config_problem)
@@ -301,7 +350,9 @@ class HostComponents:
         self._bind(origins)
         self._ranks.update(origins.ranks)
         self.registration.configs = self.inventory.places.configs = origins.servers
-        self.approver.signatures.recognize(publishers)
+        self._publishers = tuple(publishers)
+        self._recognize()
+        self.registration.set_policy(self.registration.loaded_policy)  # Places may have other names now.
         for origin in origins.servers:
             if origin in closed or origin not in before.servers:
                 await self.inventory.add(origin)

@@ -7,17 +7,21 @@ that fails only affects its own skills.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import anyio
+import anyio.to_thread
 
-from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
+from skillwire.errors import PolicyRefused, RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.files import expand_user
+from skillwire.host.policies import current_policy, log_refusal
 from skillwire.install.candidates import (
     Candidate,
     Check,
@@ -29,8 +33,22 @@ from skillwire.install.candidates import (
 from skillwire.install.lock import LockedSkill
 from skillwire.install.sources import INSTALLED, SourceSkills
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, make_uri, parse_uri
 from skillwire.sources import SourceKind, SourceReference, parse_reference
 from skillwire.text import shown
+from skillwire.trust import (
+    UNSIGNED,
+    AdmissionRequest,
+    Allowed,
+    Decision,
+    Denied,
+    Origin,
+    Purpose,
+    SignatureState,
+    SignatureVerdict,
+    admit,
+)
+from skillwire.trust.policy import git_name, url_name
 
 if TYPE_CHECKING:
     from skillwire.host import ServerConfig
@@ -70,6 +88,7 @@ class SkillFetcher:
 
         `urls` are the servers that a lock names, by label: they are used if the user has configured none.
         """
+        await anyio.to_thread.run_sync(current_policy, self.base)  # Fetched here, not on the event loop.
         candidates: list[Candidate] = []
         failures: list[FetchFailure] = []
         chosen = {source: frozenset(wanted) for source, wanted in (names or {}).items()}
@@ -112,16 +131,60 @@ class SkillFetcher:
         return FetchResult(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
 
     def refusal(self, candidate: Candidate) -> FetchFailure | None:
-        """The failure of a skill that is not signed by the publishers that its source requires."""
-        signed_by = candidate.signature.publisher if candidate.signature.is_signed else ""
-        missing = next((name for name in self.publishers_for(candidate.skill) if name != signed_by), "")
-        if not missing:
-            return None
-        words = (
-            f"{candidate.name} is refused: {shown(candidate.skill.source, 200)} requires the publisher "
-            f"{missing}, and the skill is {candidate.signature}"
+        """The failure of a skill that the policy refuses, or that required publishers did not sign."""
+        facts = self.facts(candidate.skill, candidate.entry or candidate.local_entry, candidate.signature)
+        return self._failure(candidate.skill, admit(facts, Purpose.INSTALL))
+
+    def locked_refusal(self, skill: LockedSkill) -> FetchFailure | None:
+        """The failure of a pinned skill that the policy refuses, by what the lock says about it."""
+        facts = self.facts(skill, locked_entry(skill), claimed_signature(skill.signer))
+        decision = admit(replace(facts, require=()), Purpose.INSTALL)
+        return self._failure(skill, decision)
+
+    def facts(self, skill: LockedSkill, entry: SkillEntry, signature: SignatureVerdict) -> AdmissionRequest:
+        """What decides whether a skill may be installed from where it comes from."""
+        loaded = current_policy(self.base)
+        sources = self.source_names(skill)
+        return AdmissionRequest(
+            origin=Origin.project("install"),
+            entry=entry,
+            require=tuple(self.publishers_for(skill)),
+            signature=signature,
+            policy=loaded.policy,
+            sources=sources,
+            team=loaded.team(entry, sources),
         )
-        return FetchFailure(candidate.name, RefusedByPolicy(words))
+
+    def _failure(self, skill: LockedSkill, decision: Decision) -> FetchFailure | None:
+        if not isinstance(decision, Denied):
+            for refusal in decision.reported if isinstance(decision, Allowed) else ():
+                log_refusal(refusal, skill=skill.name, origin=None, act="install", enforced=False)
+            return None
+        message = f"{skill.name} from {shown(skill.source, 200)} {decision.message}"
+        if decision.refusal is None:
+            return FetchFailure(skill.name, RefusedByPolicy(message))
+        log_refusal(decision.refusal, skill=skill.name, origin=None, act="install")
+        return FetchFailure(skill.name, PolicyRefused(message, uri=skill.name))
+
+    def source_names(self, skill: LockedSkill) -> tuple[str, ...]:
+        """Where a skill comes from, as the patterns of a policy name it."""
+        pin = skill.pin
+        if pin.kind == "mcp":
+            server = self.servers.get(pin.get("server"))
+            if server is not None:
+                return server.source_names(pin.get("server"))
+            return (url_name(pin.get("url")),)
+        if pin.kind == "git":
+            repository, above = git_name(pin.get("repository")), posixpath.dirname(pin.get("path"))
+            return (f"{repository}/{above}", repository) if above.strip("./") else (repository,)
+        if pin.kind == "site":
+            return (url_name(pin.get("index")),)
+        if pin.kind == "package":
+            return (f"package:{pin.get('package')}",)
+        path = (self.base / expand_user(pin.get("path"))).resolve()
+        if pin.kind == "archive":
+            return (f"file:{path}",)
+        return f"folder:{'project' if path.is_relative_to(self.base.resolve()) else 'user'}", f"folder:{path}"
 
     def publishers_for(self, skill: LockedSkill) -> list[str]:
         """Every publisher whom the configuration requires for where a skill comes from.
@@ -220,6 +283,7 @@ class SkillFetcher:
 
         Returns what could not be fetched. A skill fails if its source has another version by now.
         """
+        await anyio.to_thread.run_sync(current_policy, self.base)
         groups: dict[tuple[str, ...], list[LockedSkill]] = defaultdict(list)
         for skill in skills:
             pin = skill.pin
@@ -298,3 +362,24 @@ class SkillFetcher:
 
     def _others(self) -> SourceSkills:
         return SourceSkills(self.base, self.publishers, self.limits, self.tokens)
+
+
+def locked_entry(skill: LockedSkill) -> SkillEntry:
+    """A pinned skill as an entry: where it is in its source, and the digests of its files."""
+    uri = skill.pin.get("uri") if skill.pin.kind == "mcp" else ""
+    root = uri.removesuffix(f"/{SKILL_FILE}") or make_uri([skill.name])
+    return SkillEntry(
+        uri=parse_uri(f"{root}/{SKILL_FILE}"),
+        frontmatter={"name": skill.name},
+        resources=tuple(
+            SkillResource(parse_uri(f"{root}/{quote(file.path)}"), file.digest, file.size)
+            for file in skill.files
+        ),
+    )
+
+
+def claimed_signature(signer: str) -> SignatureVerdict:
+    """What a lock file says about a signature, which proves nothing: the files are checked when they are
+    there."""
+    name, _, key = signer.rpartition(" ")
+    return SignatureVerdict(SignatureState.SIGNED, name, key) if key.startswith("key:") else UNSIGNED

@@ -21,6 +21,7 @@ from skillwire.errors import (
     SourceError,
     VerificationError,
 )
+from skillwire.host.policies import current_policy
 from skillwire.install.apply import InstallReport, StepResult, make_report
 from skillwire.install.candidates import (
     Candidate,
@@ -132,6 +133,10 @@ class Installer:
         refused: list[FetchFailure] = []
         accepted: list[Candidate] = []
         for candidate in candidates:
+            # Also for a version that was stored before: what is revoked is not installed again.
+            if refusal := self.upstream.refusal(candidate):
+                refused.append(refusal)
+                continue
             missing = candidate.skill.powers.missing(grants.get(candidate.name, NO_GRANTS))
             if candidate.name not in grants:
                 refused.append(
@@ -194,6 +199,11 @@ class Installer:
         state = self.workspace.files.read(self.workspace.root)
         return lock, state, self.workspace.plan(lock, state, force=force, only=only)
 
+    def refused_by_policy(self, skills: Iterable[LockedSkill]) -> list[FetchFailure]:
+        """The pinned skills that the policy refuses now, whether or not they are installed."""
+        failures = (self.upstream.locked_refusal(skill) for skill in skills)
+        return [failure for failure in failures if failure is not None]
+
     def unaccepted(self, state: InstallState, made: Plan) -> tuple[LockedSkill, ...]:
         """The skills that would be written and that this user has not approved as they are pinned."""
         skills = {step.name: step.skill for step in made.writes if step.skill is not None}
@@ -218,7 +228,10 @@ class Installer:
                 FetchFailure(name, RefusedByPolicy(f"{name} was not approved as it is pinned now"))
                 for name in sorted(unaccepted)
             ]
-            made = Plan(tuple(step for step in made.steps if step.name not in unaccepted or not step.changes))
+            by_policy = self.refused_by_policy(lock.skills)
+            refused += by_policy
+            left = unaccepted | {failure.what for failure in by_policy}
+            made = Plan(tuple(step for step in made.steps if step.name not in left or not step.changes))
             fetched: dict[str, Candidate] = {}
             with work.carrying_out(made, state, accept=accepted, on_step=self.on_step) as run:
                 try:
@@ -301,7 +314,8 @@ class Installer:
 
         The lock alone proves nothing, and the files may have been stored from another source.
         """
-        if skill.signer == NO_SIGNER and not self.upstream.publishers_for(skill):
+        is_asked = self.upstream.publishers_for(skill) or current_policy(self.upstream.base).policy.given
+        if skill.signer == NO_SIGNER and not is_asked:
             return None
         try:
             stored = self._kept_candidate(skill)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, cast
 
 from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
+from skillwire.host.config.policy import OWN_REGISTRY
+from skillwire.host.policies import current_policy, log_refusal
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
@@ -15,6 +18,8 @@ from skillwire.skill import (
     SKILL_FILE,
     Digest,
     SetDigest,
+    SkillEntry,
+    SkillResource,
     SkillUri,
     make_uri,
     parse_digest,
@@ -24,6 +29,7 @@ from skillwire.skill import (
 )
 from skillwire.skill.uris import check_portable
 from skillwire.text import shown
+from skillwire.trust import AdmissionRequest, Denied, Origin, Purpose, admit, check_signature, require
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
@@ -45,6 +51,32 @@ class SkillPath:
     @property
     def root(self) -> SkillUri:
         return root_uri(self.namespace, self.name, self.version)
+
+
+def check_policy(draft: Publication, frontmatter: Mapping[str, object], bundle: bytes | None) -> None:
+    """Raise `PolicyRefused` for a version that the policy of this machine does not let be published."""
+    loaded = current_policy()
+    if not loaded.policy.given:
+        return
+    name = str(frontmatter["name"])
+    entry = SkillEntry(
+        uri=make_uri([draft.namespace, name, SKILL_FILE]),
+        frontmatter={"name": name},
+        resources=tuple(
+            SkillResource(make_uri([draft.namespace, name, *file.path.split("/")]), file.digest, file.size)
+            for file in draft.files
+        ),
+    )
+    files = {file.path: file.digest for file in draft.files}
+    signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
+    origin, source = Origin.mcp("registry"), f"registry:{OWN_REGISTRY}"
+    candidate = AdmissionRequest(
+        origin=origin, entry=entry, signature=signature, policy=loaded.policy, sources=(source,)
+    )
+    decision = admit(candidate, Purpose.INSTALL)
+    if isinstance(decision, Denied) and decision.refusal is not None:
+        log_refusal(decision.refusal, skill=f"{draft.namespace}/{name}", origin=origin, act="publish")
+    require(decision, entry.uri, origin)
 
 
 def root_uri(namespace: str, name: str, version: str | None = None) -> SkillUri:

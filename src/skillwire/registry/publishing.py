@@ -30,6 +30,7 @@ from skillwire.registry.publications import (
     Published,
     UploadRow,
     VersionRow,
+    check_policy,
     checked_channel,
     checked_namespace,
     refused,
@@ -91,14 +92,14 @@ class Publishing:
         return stored
 
     def publish(self, draft: Publication, *, by: str) -> Published:
-        """Make a version visible, and point its channel to it, unless the channel has a later version.
-
-        Publishing the same version with the same files again changes at most the channel. With other files it
-        is a `VersionConflict`, also if the version was deleted meanwhile.
+        """Make a version visible, and point its channel to it, unless that has a later version. The same
+        version with the same files again changes at most the channel. With other files it is a
+        `VersionConflict`, also if the version was deleted meanwhile.
         """
         with self._store.writing() as connection:
             _require_files(connection, draft, by)
             frontmatter = self._checked(connection, draft)
+            check_policy(draft, frontmatter, self._data(connection, draft, SIGNATURE_FILE))
             name = str(frontmatter["name"])
             signer = self._signer(connection, draft)
             archive = self._archive_digest(connection, draft)

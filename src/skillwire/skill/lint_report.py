@@ -10,7 +10,7 @@ from typing import Final
 from skillwire.issues import Issue, Severity
 from skillwire.json_types import JsonObject
 from skillwire.skill.lint import NO_TOKENS, Tokens
-from skillwire.text import shown
+from skillwire.text import escape_xml, shown
 from skillwire.version import VERSION
 
 JSON_VERSION: Final = 1
@@ -130,7 +130,7 @@ def as_github(linted: Sequence[Linted]) -> str:
     return "\n".join([*lines, _summary(linted)])
 
 
-def as_sarif(linted: Sequence[Linted]) -> str:
+def as_sarif(linted: Sequence[Linted], tool: str = "skillwire lint") -> str:
     """A SARIF 2.1.0 log, for code scanning."""
     levels = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "note"}
     issues = issues_of(linted)
@@ -150,7 +150,7 @@ def as_sarif(linted: Sequence[Linted]) -> str:
             }
         )
     driver = {
-        "name": "skillwire lint",
+        "name": tool,
         "version": VERSION,
         "informationUri": _SITE,
         "rules": [{"id": rule, "helpUri": _SITE} for rule in rules],
@@ -161,6 +161,28 @@ def as_sarif(linted: Sequence[Linted]) -> str:
         "runs": [{"tool": {"driver": driver}, "results": results}],
     }
     return json.dumps(log, indent=2, ensure_ascii=True)
+
+
+def as_junit(linted: Sequence[Linted], tool: str) -> str:
+    """A case for each skill, which fails with its errors."""
+    cases: list[str] = []
+    for one in linted:
+        opening = f'    <testcase classname="{escape_xml(tool)}" name="{escape_xml(one.skill or "")}"'
+        text = escape_xml("\n".join(str(issue) for issue in one.issues))
+        failure = f'<failure type="error" message="{text}">{text}</failure>'
+        cases.append(f"{opening}>{failure}</testcase>" if one.issues else f"{opening}/>")
+    failed = sum(bool(one.issues) for one in linted)
+    return "\n".join(
+        [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            f'<testsuites name="{escape_xml(tool)}" tests="{len(linted)}" failures="{failed}" errors="0">',
+            f'  <testsuite name="{escape_xml(tool)}" tests="{len(linted)}" failures="{failed}" errors="0">',
+            *cases,
+            "  </testsuite>",
+            "</testsuites>",
+            "",
+        ]
+    )
 
 
 REPORTS: Final[dict[str, Callable[[Sequence[Linted]], str]]] = {

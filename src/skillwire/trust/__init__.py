@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skillwire.trust.admission import Denied as Denied
     from skillwire.trust.admission import Purpose as Purpose
     from skillwire.trust.admission import admit as admit
+    from skillwire.trust.admission import admit_script as admit_script
     from skillwire.trust.admission import is_outdated as is_outdated
     from skillwire.trust.admission import missing_publisher as missing_publisher
     from skillwire.trust.admission import require as require
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from skillwire.trust.origin import LOCAL_LABEL as LOCAL_LABEL
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
+    from skillwire.trust.policy import NO_POLICY as NO_POLICY
+    from skillwire.trust.policy import Policy as Policy
+    from skillwire.trust.policy import Refusal as Refusal
+    from skillwire.trust.policy import TeamApproval as TeamApproval
     from skillwire.trust.publishers import Publisher as Publisher
     from skillwire.trust.signatures import NO_SIGNER as NO_SIGNER
     from skillwire.trust.signatures import UNSIGNED as UNSIGNED
@@ -73,7 +78,8 @@ export(
     __name__,
     {
         "admission": (
-            "AdmissionRequest Allowed Ask Decision Denied Purpose admit is_outdated missing_publisher require"
+            "AdmissionRequest Allowed Ask Decision Denied Purpose admit admit_script is_outdated "
+            "missing_publisher require"
         ),
         "approval": (
             "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind FileChange Grants Reason ResourceSet "
@@ -83,6 +89,7 @@ export(
         "guards": "Execution HeldSkill looks_like_uri may_execute requested_tools",
         "oms": "MAX_BUNDLE_BYTES SIGNATURE_FILE",
         "origin": "LOCAL_LABEL Origin OriginKind",
+        "policy": "NO_POLICY Policy Refusal TeamApproval",
         "publishers": "Publisher",
         "signatures": (
             "NO_SIGNER UNSIGNED SignatureState SignatureVerdict check_signature claimed_differences "

@@ -8,30 +8,36 @@
 4. Disabled: the user disabled this skill. It stays known, but is neither in the catalog nor loaded.
 
 A skill that gets here is listed: people see it. To be loaded, it must pass the remaining steps. A model is
-offered it, in the catalog and in search results, unless step 7 or 9 is sure to refuse it. Step 5 does not
-count for that: who signed a skill is not known before something of it is fetched.
+offered it, in the catalog and in search results, unless step 5, 8 or 10 is sure to refuse it. Step 6 does not
+count for that: who signed a skill is not known before something of it is fetched. To be installed or
+published, it must pass steps 5 and 6: the person who does that is asked elsewhere.
 
-5. Publisher: if the configuration requires publishers for the origin, they must have signed these files.
-6. Own files: the user's own files need no approval. Those of a project do, because others may have written
+5. Policy: no layer of the policy refuses it (`trust/policy.py`). Whatever is granted below is limited by it.
+6. Publisher: if the policy or the configuration requires publishers for the origin, they must have signed
+   these files.
+7. Own files: the user's own files need no approval. Those of a project do, because others may have written
    them.
-7. Approval mode `never`: nothing from that server, approved or not.
-8. Approval: one for exactly these files of this skill and origin counts, with its grants (ENT-4, SEC-6).
-9. Declined: the user declined exactly these files, and is not asked again until they change.
-10. Approval mode `always`: without grants, and not for a nested skill (SEC-2, SEC-4, SEC-5), nor for one
-    whose signature changed or disappeared since it was last loaded or approved.
-11. Approval mode `pinned`: skills that are not approved are refused without asking.
-12. Otherwise the user is asked, and shown what changed since the last approval (SEC-5, SEC-6).
+8. Approval mode `never`: nothing from that server, approved or not.
+9. Approval: one for exactly these files of this skill and origin counts, with its grants (ENT-4, SEC-6): that
+   of the user, or of everybody whom the policy names.
+10. Declined: the user declined exactly these files, and is not asked again until they change.
+11. Approval mode `always`: without grants, and not for a nested skill (SEC-2, SEC-4, SEC-5), nor for one
+    whose signature changed or disappeared since it was last loaded or approved, nor where the policy wants
+    an approval.
+12. Approval mode `pinned`: skills that are not approved are refused without asking.
+13. Otherwise the user is asked, and shown what changed since the last approval (SEC-5, SEC-6).
 
 Pure: the caller collects the facts in a `AdmissionRequest`, and acts on the decision.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from skillwire.errors import ApprovalRequired
+from skillwire.errors import ApprovalRequired, PolicyRefused
 from skillwire.skill import SkillEntry, SkillUri, shown_uri
 from skillwire.trust.approval import (
     NO_GRANTS,
@@ -48,6 +54,7 @@ from skillwire.trust.approval import (
     resource_set,
 )
 from skillwire.trust.origin import Origin
+from skillwire.trust.policy import NO_POLICY, Level, Policy, Refusal, Subject, TeamApproval, unsigned
 from skillwire.trust.signatures import SignatureVerdict, signer_change, signer_text
 
 
@@ -58,7 +65,9 @@ class Purpose(StrEnum):
     """To be shown to people, with its approval status. Steps 1 to 4 decide."""
     OFFER = "offer"
     """To be in a model's catalog and search results. No approval is needed, as they have names and
-    descriptions only; but what a load is sure to refuse, by step 7 or 9, is of no use to a model."""
+    descriptions only; but what a load is sure to refuse, by step 5, 8 or 10, is of no use to a model."""
+    INSTALL = "install"
+    """To be written to the folders of agents, or published. Steps 1 to 6 decide."""
     LOAD = "load"
     """To be read by the model. All steps decide."""
 
@@ -96,6 +105,25 @@ class AdmissionRequest:
     """Who signed the current files; `None` if that has not been checked."""
     signer: str = ""
     """The `signer_text` of its signer when it was last loaded or approved; empty if unknown."""
+    policy: Policy = NO_POLICY
+    sources: tuple[str, ...] = ()
+    """The names of the place that it comes from, as the patterns of a policy have them."""
+    team: tuple[TeamApproval, ...] = ()
+    """The signed approvals of exactly these files, from this source."""
+    findings: Mapping[str, Level] | None = None
+    """The worst finding of each scanner of the policy; `None` if none has been asked yet."""
+
+    @property
+    def subject(self) -> Subject:
+        """The skill as its policy sees it."""
+        return Subject(
+            entry=self.entry,
+            sources=self.sources or (str(self.origin),),
+            seen=self.seen,
+            signature=self.signature,
+            team=self.team,
+            findings=self.findings,
+        )
 
     @property
     def signer_change(self) -> str:
@@ -110,6 +138,10 @@ class Allowed:
     grants: Grants = NO_GRANTS
     approved: bool = False
     """Whether a person approved exactly these files."""
+    team: tuple[tuple[str, TeamApproval], ...] = ()
+    """The signed approvals that made it approved, by the name of the approver; empty if the user did."""
+    reported: tuple[Refusal, ...] = ()
+    """What layers of the policy that only report would have refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +156,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The skill may not be listed or loaded, and the user is not asked. `message` is set by steps 1 to 5 and
-    9.
+    """The skill may not be listed or loaded, and the user is not asked. `message` is set by steps 1 to 6 and
+    10, `refusal` by step 5, and by step 6 for a publisher whom the policy requires.
     """
 
     approval_mode: ApprovalMode
     reason: Reason
     changes: tuple[FileChange, ...] = ()
     message: str = ""
+    refusal: Refusal | None = None
 
 
 Decision: TypeAlias = Allowed | Ask | Denied
@@ -157,35 +190,64 @@ def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
         return Denied(skill.approval_mode, Reason.DENIED, message="is disabled: enable it to use it")
     if act is Purpose.LIST:
         return Allowed()
-    # 5. Publisher.
-    if act is Purpose.LOAD and (missing := missing_publisher(skill)):
-        return Denied(skill.approval_mode, Reason.DENIED, message=missing)
+    # 5. Policy.
+    subject = skill.subject if skill.policy.given else None
+    asks = act is not Purpose.INSTALL
+    if subject is not None and (refusal := skill.policy.refusal(subject, approvals=asks)):
+        return _refused(skill, refusal)
+    # 6. Publisher.
+    if act in (Purpose.LOAD, Purpose.INSTALL):
+        if subject is not None and (refusal := unsigned(skill.policy, subject)):
+            return _refused(skill, refusal)
+        if missing := missing_publisher(skill):
+            return Denied(skill.approval_mode, Reason.DENIED, message=missing)
+    reported = () if subject is None else skill.policy.reported(subject)
+    if act is Purpose.INSTALL:
+        return Allowed(reported=reported)
     covering = _covering(skill)
-    # 6. Own files. S3: they need no approval; grants come from one.
+    grants = NO_GRANTS if covering is None else covering.grants
+    team: tuple[tuple[str, TeamApproval], ...] = ()
+    if subject is not None:
+        team = skill.policy.approved_by_team(subject)
+        if team and covering is None:
+            grants = _team_grants(team)
+        grants = skill.policy.limit(grants, subject)
+    # 7. Own files. S3: they need no approval; grants come from one.
     if skill.origin.is_own:
-        return Allowed(covering.grants if covering is not None else NO_GRANTS)
-    # 7. Approval mode `never`.
+        return Allowed(grants, reported=reported)
+    # 8. Approval mode `never`.
     if skill.approval_mode is ApprovalMode.NEVER:
         return Denied(skill.approval_mode, Reason.DENIED)
-    # 8. Approval.
+    # 9. Approval.
     if covering is not None:
-        return Allowed(covering.grants, approved=True)
-    # 9. Declined.
+        return Allowed(grants, approved=True, team=team, reported=reported)
+    # 10. Declined.
     if skill.declined:
         return Denied(
             skill.approval_mode, Reason.DENIED, message="was declined by you: approve it to change that"
         )
+    if team:
+        return Allowed(grants, approved=True, team=team, reported=reported)
     if act is Purpose.OFFER:
-        return Allowed()
-    # 10. Approval mode `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
-    if skill.approval_mode is ApprovalMode.ALWAYS and not skill.nested and not skill.signer_change:
-        return Allowed(NO_GRANTS)
+        return Allowed(reported=reported)
+    # 11. Approval mode `always`: SEC-2, SEC-4: it grants nothing; SEC-5: and never covers a nested skill.
+    needs_person = subject is not None and skill.policy.needs_person(subject)
+    is_settled = not skill.nested and not skill.signer_change and not needs_person
+    if skill.approval_mode is ApprovalMode.ALWAYS and is_settled:
+        return Allowed(NO_GRANTS, reported=reported)
     reason, changes = _objection(skill)
-    # 11. Approval mode `pinned`.
+    # 12. Approval mode `pinned`.
     if skill.approval_mode is ApprovalMode.PINNED:
         return Denied(skill.approval_mode, reason, changes)
-    # 12. The user decides.
+    # 13. The user decides.
     return Ask(reason, changes, skill.signer_change)
+
+
+def admit_script(skill: AdmissionRequest, script: str, *, sandboxed: bool = True) -> Decision:
+    """Decide whether a script of an admitted skill may run, in the sandbox or outside of it."""
+    if refusal := skill.policy.may_run(skill.entry, script, sandboxed=sandboxed):
+        return _refused(skill, refusal)
+    return Allowed()
 
 
 def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
@@ -193,6 +255,10 @@ def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
     if isinstance(decision, Allowed):
         return decision.grants
     changes = decision.changes
+    if isinstance(decision, Denied) and decision.refusal is not None:
+        raise PolicyRefused(
+            f"{shown_uri(uri)} from {origin} {decision.message}", origin=origin.label, uri=uri
+        )
     raise ApprovalRequired(
         f"{shown_uri(uri)} from {origin} {_sentence(decision)}",
         reason=decision.reason,
@@ -209,6 +275,22 @@ def is_outdated(approval: Approval | None, origin: Origin, entry: SkillEntry) ->
     if approval is None or (entry.is_dynamic and not approval.bound):
         return False  # Whether it fits what a dynamic skill has now is seen when that is read.
     return coverage(approval, origin, entry) is Coverage.OTHER
+
+
+def _refused(skill: AdmissionRequest, refusal: Refusal) -> Denied:
+    return Denied(
+        skill.approval_mode, Reason.DENIED, message=f"is refused: {refusal.message}", refusal=refusal
+    )
+
+
+def _team_grants(team: Iterable[tuple[str, TeamApproval]]) -> Grants:
+    """Everything that any of the teams granted; the policy limits it to what all of them did."""
+    given = [one.grants for _, one in team]
+    return Grants(
+        allowed_tools=any(one.allowed_tools for one in given),
+        execute_code=any(one.execute_code for one in given),
+        scripts=frozenset[tuple[str, str]]().union(*(one.scripts for one in given)),
+    )
 
 
 def _covering(skill: AdmissionRequest) -> Approval | None:

@@ -340,11 +340,11 @@ COMMANDS: Final = (
         "A skill with lint errors is not signed. Sign again after every change. With --check it exits with 0 "
         "only if a known publisher signed exactly the files that the skill has now. Publishers are those of "
         "skillwire.toml; --key and --root name one here. A signature says who published a skill, not whether "
-        "it is safe to use.",
+        "it is safe to use. An organization's policy is signed too: policy.toml.sig is written beside it.",
         Argument(
             "name",
             "DIR|SKILL",
-            "The directory of a skill; with --check, also the name of a skill of your servers.",
+            "The directory of a skill, or a policy; with --check, also a skill of your servers.",
             required=False,
             completion="directory",
         ),

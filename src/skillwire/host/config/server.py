@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -28,6 +29,7 @@ from skillwire.skill import Digest, digest_of
 from skillwire.sources.process import split_command
 from skillwire.text import is_secret_name, redact_url, secrets_in_arguments, secrets_in_urls, shown
 from skillwire.trust import ApprovalMode
+from skillwire.trust.policy import url_name
 
 
 class ConfigTable:
@@ -98,6 +100,26 @@ class ConfigTable:
             return None
         return float(value)
 
+    def integer(self, key: str, *, most: int = 2**53) -> int | None:
+        """A whole number from 1 on, or `None` when the key is absent."""
+        value = self._get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            self.blame(key, f"is not a whole number from 1 to {most:,}", f"write {key} = 1")
+            return None
+        return value
+
+    def time(self, key: str) -> datetime | None:
+        """A time with its offset, or `None` when the key is absent."""
+        value = self._get(key)
+        if value is None:
+            return None
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            self.blame(key, "is not a time with an offset", f"write {key} = 2030-01-31T00:00:00Z")
+            return None
+        return value
+
     def choice(self, key: str, choices: Iterable[str]) -> str:
         value = self.string(key)
         known = list(choices)
@@ -105,6 +127,14 @@ class ConfigTable:
             self.blame(key, f"has no meaning as {shown(value)!r}", _advice(value, known, "it can be"))
             return ""
         return value
+
+    def table(self, key: str) -> ConfigTable:
+        """The one table of a key, empty when it is absent."""
+        value = self._get(key)
+        if value is not None and not isinstance(value, dict):
+            self.blame(key, f"is {_kind(value)}, not a table", f"write [{key}]")
+        values = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        return ConfigTable(values, file=self._file, issues=self._issues, key=self._path(key))
 
     def tables(self, key: str) -> dict[str, ConfigTable]:
         """The tables below a key, by name."""
@@ -232,6 +262,15 @@ class ServerConfig:
         if self.command:
             return f"command:{_fingerprint(*self.command, self.directory)}"
         return ""
+
+    def source_names(self, label: str) -> tuple[str, ...]:
+        """Its place, as the patterns of a policy name it. What may be secret is left out of it."""
+        if self.url:
+            return (url_name(self.url),)
+        if self.command:
+            secrets = secrets_in_arguments(self.command)
+            return ("command:" + " ".join("***" if one in secrets else one for one in self.command),)
+        return (f"object:{label}",)
 
     @property
     def place(self) -> str:

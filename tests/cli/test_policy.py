@@ -1,0 +1,245 @@
+"""A policy of the machine on the command line: every command refuses what it refuses, with its words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from command_line import Ended, Run, approved, as_person
+from folder_server import FolderServer
+from skillwire.cli import main
+from skillwire.host import policies
+from skillwire.host.policies import policy_log
+
+pytestmark = pytest.mark.process
+
+HEAD = '[policy]\nformat = 1\nname = "acme"\ncontact = "security@example.org"\n'
+Write: TypeAlias = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: FolderServer) -> Path:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    directory = tmp_path / "work"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    monkeypatch.setattr(policies, "_current", None)
+    monkeypatch.setattr(policies, "_named", ())
+    monkeypatch.setattr(policies, "MACHINE_FILE", tmp_path / "etc/policy.toml")
+    monkeypatch.setattr(policies, "check_owner", lambda path: None)  # tests/host/test_policies.py has it.
+    for name in ("refunds", "letters"):
+        plant(f"served/{name}", f"How to do {name}.")
+    config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[servers.shop]\nurl = "{folders.at("served")}"\n')
+    return directory
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Write:
+    """Writes the policy of the machine."""
+
+    def write(text: str) -> None:
+        file = tmp_path / "etc/policy.toml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(HEAD + text)
+
+    return write
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def start(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def plant(directory: str, body: str) -> None:
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "SKILL.md").write_text(
+        f"---\nname: {folder.name}\ndescription: Does {folder.name}. Use when asked.\n---\n{body}\n"
+    )
+
+
+def statuses(run: Run) -> dict[str, str]:
+    return {
+        one["handle"]: one["approval"]["status"] if "status" in one["approval"] else one["approval"]["state"]
+        for one in run("list", "--json").document["skills"]
+    }
+
+
+def test_a_denied_skill_is_listed_as_refused_and_neither_loaded_approved_nor_added(
+    run: Run, machine: Write
+) -> None:
+    assert approved(run, "refunds").code == 0
+    assert run("load", "refunds").code == 0
+    machine('[sources]\ndeny = ["*/refunds"]')
+    listed = run("list").out
+    assert "refused (policy acme)" in listed
+    loaded = run("load", "refunds")
+    assert loaded.code == 15
+    assert "the policy acme refuses it by sources.deny" in loaded.err
+    assert "ask security@example.org" in loaded.err
+    assert "How to do refunds" not in loaded.out
+    assert as_person(run, "approve", "refunds").code == 15
+    added = run("add", "shop/refunds", "--yes")
+    assert added.code == 15
+    assert "sources.deny" in added.err
+    assert not Path(".agents/skills/refunds").exists()
+    assert approved(run, "letters").code == 0
+    assert run("load", "letters").code == 0
+    assert "refunds" not in run("list", "--for-model").out
+    lines = [json.loads(line) for line in policy_log().read_text().splitlines()]
+    assert {(line["act"], line["rule"], line["refused"]) for line in lines} == {
+        ("load", "sources.deny", True),
+        ("install", "sources.deny", True),
+    }
+
+
+def test_a_policy_in_the_mode_report_refuses_nothing_and_writes_what_it_would_have(
+    run: Run, machine: Write
+) -> None:
+    assert approved(run, "refunds").code == 0
+    machine('mode = "report"\n[sources]\nallow = []')
+    assert run("load", "refunds").code == 0
+    assert run("add", "shop/letters", "--yes").code == 0
+    lines = [json.loads(line) for line in policy_log().read_text().splitlines()]
+    assert {(line["act"], line["refused"]) for line in lines} == {("load", False), ("install", False)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[sources", "[sources]\nallow = ['docs.example.org']", "[surces]\nallow = []", "mode = 'off'"],
+)
+def test_a_policy_with_a_mistake_refuses_everything(run: Run, machine: Write, text: str) -> None:
+    plant("own/mine", "My own.")
+    machine(text)
+    for words in (("load", "letters"), ("load", "mine", "--dir", "own")):
+        ended = run(*words)
+        assert ended.code == 15
+        assert "policy.toml cannot be used" in ended.err
+        assert "ask the administrator of this machine" in ended.err
+
+
+def test_sync_rollback_and_update_do_not_install_what_is_revoked(run: Run, machine: Write) -> None:
+    assert run("add", "shop/refunds", "--yes").code == 0
+    before = run("list", "--installed", "--json").document
+    digest = before["skills"][0]["digest"]
+    plant("served/refunds", "Another way.")
+    assert run("update", "--yes").code == 0
+    machine(f'[revoked]\n"{digest}" = "leaks keys"')
+    back = run("rollback", "refunds")
+    assert back.code == 15, back
+    assert "leaks keys" in back.err
+    current = run("list", "--installed", "--json").document["skills"][0]["digest"]
+    assert current != digest
+    assert run("sync", "--check").code == 0
+    machine(f'[revoked]\n"{current}" = "steals keys"')
+    checked = run("sync", "--check")
+    assert checked.code == 15
+    assert "steals keys" in checked.out + checked.err
+    assert run("sync").code == 15
+    assert run("load", "refunds", "--on", "shop").code == 15
+    assert run("remove", "refunds").code == 0
+
+
+def test_what_lies_in_a_folder_is_governed_too(run: Run, machine: Write) -> None:
+    plant(".agents/skills/local", "Of the project.")
+    plant("own/mine", "My own.")
+    machine('[sources]\nallow = ["folder:project"]')
+    assert run("load", "mine", "--dir", "own").code == 15
+    assert approved(run, "local").code == 0
+    assert run("load", "local").code == 0
+    assert run("load", "letters").code == 15
+
+
+def test_policy_shows_every_line_with_where_it_comes_from(run: Run, machine: Write, work: Path) -> None:
+    assert "No policy holds here" in run("policy").out
+    machine('[sources]\ndeny = ["*/refunds"]\n[permissions.scripts]\n"*" = "sandbox-only"')
+    Path("skillwire-policy.toml").write_text('[policy]\nformat = 1\nname = "shop"\n[sources]\nallow = ["*"]')
+    Path("draft.toml").write_text('[policy]\nformat = 1\nname = "draft"\nmode = "report"\n')
+    out = run("policy", "--policy", "draft.toml").out
+    for words in (
+        "machine, ",
+        "project, ",
+        "option, ",
+        "sources.deny",
+        "*/refunds",
+        "*: sandbox-only",
+        "report",
+    ):
+        assert words in out
+    layers = run("policy", "--json", "--policy", "draft.toml").document["layers"]
+    assert [one["layer"] for one in layers] == ["machine", "option", "project"]
+
+
+def test_policy_explain_names_each_rule(run: Run, machine: Write) -> None:
+    machine('[sources]\nallow = ["http://127.0.0.1*", "https://docs.example.org"]\ndeny = ["*/refunds"]')
+    out = run("policy", "explain", "refunds").out
+    assert "passes   sources.allow" in out
+    assert "refuses  sources.deny" in out
+    assert "refused (policy acme)" in out
+    assert "not refused by policy" in run("policy", "explain", "https://docs.example.org/mcp").out
+    document = run("policy", "explain", "https://evil.example/mcp", "--json").document
+    assert document["allowed"] is False
+
+
+def test_policy_check_is_for_ci(run: Run, machine: Write, tmp_path: Path) -> None:
+    assert run("add", "shop/refunds", "shop/letters", "--yes").code == 0
+    machine('[sources]\ndeny = ["*/refunds"]\nallow = ["http://127.0.0.1*"]')
+    ended = run("policy", "check", "skillwire.lock", "--sarif", "out.sarif", "--junit", "out.xml")
+    assert ended.code == 15
+    assert "refunds" in ended.out
+    assert "letters" not in ended.out
+    log = json.loads(Path("out.sarif").read_text())
+    assert log["runs"][0]["tool"]["driver"]["name"] == "skillwire policy check"
+    assert len(log["runs"][0]["results"]) == 1
+    assert 'tests="2" failures="1"' in Path("out.xml").read_text()
+    config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
+    assert run("policy", "check", config).code == 0
+    machine('[sources]\nallow = ["https://docs.example.org/*"]')
+    assert run("policy", "check", config).code == 15
+    assert run("policy", "check", "README.md").code == 2
+
+
+def test_policy_test_compares_answers_with_a_table(run: Run, machine: Write) -> None:
+    machine('[sources]\nallow = ["https://docs.example.org/*"]\ndeny = ["*/experimental/*"]')
+    Path("table.toml").write_text(
+        '[[expect]]\nsource = "https://docs.example.org/mcp"\nallowed = true\n'
+        '[[expect]]\nsource = "https://docs.example.org/mcp"\nskill = "experimental/x"\nallowed = false\n'
+        'rule = "sources.deny"\n'
+    )
+    assert "2 expectations of 2 met" in run("policy", "test", "table.toml").out
+    Path("table.toml").write_text('[[expect]]\nsource = "https://evil.example"\nallowed = true\n')
+    ended = run("policy", "test", "table.toml")
+    assert (ended.code, "is refused by sources.allow" in ended.out) == (1, True)
+    for bad in ("", "[[expect]]\nsource = 1\nallowed = true", "[[expect]]\nsource='*'\nallowed=true\nif='x'"):
+        Path("table.toml").write_text(bad)
+        assert run("policy", "test", "table.toml").code == 3
+
+
+def test_an_option_adds_a_layer_and_takes_none_away(
+    run: Run, machine: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine('[sources]\ndeny = ["*/refunds"]')
+    Path("open.toml").write_text('[policy]\nformat = 1\nname = "open"\n[sources]\nallow = ["*"]\n')
+    monkeypatch.setenv("SKILLWIRE_POLICY", "")
+    for words in (
+        ("--policy", "open.toml"),
+        ("--no-config", "--server", f"other={Path('served')}"),
+        ("--no-default-directories",),
+    ):
+        assert run("load", "shop/refunds", *words).code != 0
+    assert run("load", "letters", "--policy", "absent.toml").code == 15
