@@ -41,13 +41,11 @@ from skillwire.trust import (
 )
 from skillwire.trust.policy import (
     LayerKind,
-    Level,
     Patterns,
     Permission,
     Policy,
     PolicyLayer,
     PolicyPublisher,
-    Scanner,
     Subject,
     git_name,
     judge,
@@ -121,23 +119,6 @@ def rule(one: PolicyLayer, subject: Subject = SUBJECT) -> str:
             "approvals.by",
         ),
         ({"by": ("user",)}, SUBJECT, ""),
-        ({"scanners": (Scanner(name="s", command=("/s",)),)}, SUBJECT, ""),
-        (
-            {"scanners": (Scanner(name="s", command=("/s",)),)},
-            replace(SUBJECT, findings={"s": Level.ERROR}),
-            "scanners.s",
-        ),
-        (
-            {"scanners": (Scanner(name="s", command=("/s",)),)},
-            replace(SUBJECT, findings={"s": Level.WARNING}),
-            "",
-        ),
-        ({"scanners": (Scanner(name="s", command=("/s",)),)}, replace(SUBJECT, findings={}), "scanners.s"),
-        (
-            {"scanners": (Scanner(name="s", command=("/s",), refuse=Level.NEVER),)},
-            replace(SUBJECT, findings={"s": Level.ERROR}),
-            "",
-        ),
         (
             {
                 "registries": (("acme", "https://docs.example.org/"),),

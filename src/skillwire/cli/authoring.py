@@ -163,10 +163,11 @@ def sign(
         raise UsageError("give --key FILE, or --keyless")
     if cert is not None and key is None:
         raise UsageError("--cert needs --key, the private key of the certificate")
-    if name.endswith(".toml"):
+    if name.endswith(".toml") and key is not None:
         from skillwire.cli.policy import sign_policy
+        from skillwire.sources import load_private_key
 
-        sign_policy(Path(name), key, password_env, as_json=as_json)
+        sign_policy(Path(name), load_private_key(key, password(password_env)), as_json=as_json)
         return 0
     _sign(Path(name), key, cert, password_env, as_json=as_json)
     return 0

@@ -11,6 +11,8 @@ from skillwire.cli.parser import UsageError
 from skillwire.errors import FormatError, PolicyRefused, SourceError
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
     from skillwire.host import SkillHost
     from skillwire.host.policies import LoadedPolicy
     from skillwire.skill.lint_report import Linted
@@ -65,10 +67,6 @@ def _rows(layer: PolicyLayer) -> list[tuple[str, str]]:
             )
     rows.append(("approvals.by", " or ".join(layer.by)))
     rows += [("revoked", f"{digest}: {reason}") for digest, reason in layer.revoked.items()]
-    rows += [
-        (f"scanners.{one.name}", f"{' '.join(one.command)}, refuses from {one.refuse.name.lower()}")
-        for one in layer.scanners
-    ]
     return rows
 
 
@@ -317,28 +315,24 @@ def _bad(file: Path, number: int, message: str) -> FormatError:
     )
 
 
-def sign_policy(file: Path, key: Path | None, password_env: str | None, *, as_json: bool) -> None:
+def sign_policy(file: Path, key: EllipticCurvePrivateKey, *, as_json: bool) -> None:
     """Sign a policy that is valid for an organization."""
-    from skillwire.cli.authoring import password
     from skillwire.cli.screen import Screen, show_json
     from skillwire.files import read_regular, unreadable, write_atomic
     from skillwire.host.config.policy import parse_policy
     from skillwire.host.policies import SIGNATURE_SUFFIX, SIGNED_POLICY
     from skillwire.limits import DEFAULT_LIMITS
     from skillwire.skill import digest_of
-    from skillwire.sources import load_private_key
     from skillwire.trust import sign_files
     from skillwire.trust.policy import LayerKind
 
-    if key is None:
-        raise UsageError("--key is missing: give the private key of the organization")
     try:
         data = read_regular(file, DEFAULT_LIMITS.document_bytes)
         policy = parse_policy(data.decode("utf-8"), kind=LayerKind.ORGANIZATION, place=str(file))
         signature = sign_files(
             {SIGNED_POLICY: digest_of(data)},
             name=SIGNED_POLICY,
-            key=load_private_key(key, password(password_env)),
+            key=key,
         )
         target = file.with_name(file.name + SIGNATURE_SUFFIX)
         write_atomic(target, signature, mode=0o644)

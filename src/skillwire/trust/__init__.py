@@ -48,8 +48,14 @@ if TYPE_CHECKING:
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
     from skillwire.trust.policy import NO_POLICY as NO_POLICY
+    from skillwire.trust.policy import LayerKind as LayerKind
+    from skillwire.trust.policy import Patterns as Patterns
+    from skillwire.trust.policy import Permission as Permission
     from skillwire.trust.policy import Policy as Policy
+    from skillwire.trust.policy import PolicyLayer as PolicyLayer
+    from skillwire.trust.policy import PolicyPublisher as PolicyPublisher
     from skillwire.trust.policy import Refusal as Refusal
+    from skillwire.trust.policy import Subject as Subject
     from skillwire.trust.policy import TeamApproval as TeamApproval
     from skillwire.trust.publishers import Publisher as Publisher
     from skillwire.trust.signatures import NO_SIGNER as NO_SIGNER
@@ -89,7 +95,10 @@ export(
         "guards": "Execution HeldSkill looks_like_uri may_execute requested_tools",
         "oms": "MAX_BUNDLE_BYTES SIGNATURE_FILE",
         "origin": "LOCAL_LABEL Origin OriginKind",
-        "policy": "NO_POLICY Policy Refusal TeamApproval",
+        "policy": (
+            "NO_POLICY LayerKind Patterns Permission Policy PolicyLayer PolicyPublisher Refusal Subject "
+            "TeamApproval"
+        ),
         "publishers": "Publisher",
         "signatures": (
             "NO_SIGNER UNSIGNED SignatureState SignatureVerdict check_signature claimed_differences "

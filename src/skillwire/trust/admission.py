@@ -32,7 +32,7 @@ Pure: the caller collects the facts in a `AdmissionRequest`, and acts on the dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -54,7 +54,7 @@ from skillwire.trust.approval import (
     resource_set,
 )
 from skillwire.trust.origin import Origin
-from skillwire.trust.policy import NO_POLICY, Level, Policy, Refusal, Subject, TeamApproval, unsigned
+from skillwire.trust.policy import NO_POLICY, Policy, Refusal, Subject, TeamApproval, unsigned
 from skillwire.trust.signatures import SignatureVerdict, signer_change, signer_text
 
 
@@ -110,8 +110,6 @@ class AdmissionRequest:
     """The names of the place that it comes from, as the patterns of a policy have them."""
     team: tuple[TeamApproval, ...] = ()
     """The signed approvals of exactly these files, from this source."""
-    findings: Mapping[str, Level] | None = None
-    """The worst finding of each scanner of the policy; `None` if none has been asked yet."""
 
     @property
     def subject(self) -> Subject:
@@ -122,7 +120,6 @@ class AdmissionRequest:
             seen=self.seen,
             signature=self.signature,
             team=self.team,
-            findings=self.findings,
         )
 
     @property

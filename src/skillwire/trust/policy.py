@@ -7,8 +7,7 @@ refuses for all.
 2. Revoked: the digest of the skill, or of one of its files, must not be used any more.
 3. Sources: what matches `deny` is refused; where there is an `allow`, what does not match it is too.
 4. Publishers: the keys that are pinned for the source must have signed exactly these files.
-5. Scanners: each must have examined exactly these files and found nothing of its threshold or above.
-6. Approvals: somebody whom the layer names in `by` must have approved exactly these files.
+5. Approvals: somebody whom the layer names in `by` must have approved exactly these files.
 
 Permissions refuse no skill: they take grants away from it. A layer in the mode `report` decides the same, and
 what it would refuse is only reported.
@@ -56,16 +55,6 @@ class Permission(IntEnum):
     NEVER = 0
     SANDBOX_ONLY = 1
     ASK = 2
-
-
-class Level(IntEnum):
-    """The level of a scanner's finding, as in SARIF; `NEVER` is above all of them."""
-
-    NONE = 0
-    NOTE = 1
-    WARNING = 2
-    ERROR = 3
-    NEVER = 4
 
 
 class Patterns:
@@ -126,16 +115,6 @@ class PolicyPublisher:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scanner:
-    """A command that prints SARIF 2.1.0 about the files of a skill."""
-
-    name: str
-    command: tuple[str, ...]
-    refuse: Level = Level.ERROR
-    """The lowest level of a finding that refuses the skill."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLayer:
     """One policy file. What it does not say, it does not restrict."""
 
@@ -160,7 +139,6 @@ class PolicyLayer:
     """Who approves: any of these. Without any, approvals are as they are without a policy."""
     revoked: Mapping[str, str] = field(default_factory=dict[str, str])
     """Digests of skills and of files, each with its reason."""
-    scanners: tuple[Scanner, ...] = ()
 
     @property
     def title(self) -> str:
@@ -193,8 +171,6 @@ class Subject:
     """Who signed it; `None` if that has not been checked, in which case it is not decided by it."""
     team: tuple[TeamApproval, ...] = ()
     """The signed approvals of exactly these files, from this source."""
-    findings: Mapping[str, Level] | None = None
-    """The worst finding of each scanner, by its name; `None` if none has been asked yet."""
 
     def names(self, layer: PolicyLayer) -> list[str]:
         """What the patterns of a layer are compared with: each place, with the path of the skill in it."""
@@ -250,10 +226,6 @@ class Policy:
     @property
     def publishers(self) -> tuple[PolicyPublisher, ...]:
         return tuple(one for layer in self.layers for one in layer.publishers)
-
-    @property
-    def scanners(self) -> tuple[tuple[PolicyLayer, Scanner], ...]:
-        return tuple((layer, one) for layer in self.layers for one in layer.scanners)
 
     def refusal(self, subject: Subject, *, approvals: bool = True) -> Refusal | None:
         """The first refusal of the layers that are enforced; `None` if none refuses.
@@ -338,14 +310,7 @@ def judge(layer: PolicyLayer, subject: Subject, *, approvals: bool = True) -> Re
     # 4. Publishers.
     if subject.signature is not None and (missing := missing_signer(layer, subject)):
         return missing
-    # 5. Scanners.
-    if subject.findings is not None:
-        for scanner in layer.scanners:
-            level = subject.findings.get(scanner.name, Level.NEVER)
-            if scanner.refuse is not Level.NEVER and level >= scanner.refuse:
-                words = "did not examine it" if level is Level.NEVER else f"found a {level.name.lower()}"
-                return Refusal(layer, f"scanners.{scanner.name}", f"{scanner.name} {words}")
-    # 6. Approvals.
+    # 5. Approvals.
     if approvals and layer.by and USER not in layer.by and not _by_team(layer, subject):
         who = " or ".join(layer.by)
         words = f"it needs an approval signed by {who}: `skillwire approvals request` asks for one"
@@ -372,7 +337,6 @@ def judge_steps(layer: PolicyLayer, subject: Subject) -> list[tuple[str, str]]:
             f"publishers.{one.name}": (one.require.texts, replace(bare, publishers=(one,)))
             for one in layer.publishers
         },
-        **{f"scanners.{one.name}": (True, replace(bare, scanners=(one,))) for one in layer.scanners},
         "approvals.by": (layer.by, replace(bare, by=layer.by, publishers=layer.publishers)),
     }
     steps: list[tuple[str, str]] = []

@@ -10,7 +10,7 @@ from typing import Final
 
 from skillwire.documents import DocumentError, read_toml
 from skillwire.errors import FormatError, SkillwireError
-from skillwire.host.config.server import ConfigTable, _path
+from skillwire.host.config.server import ConfigTable, did_you_mean
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.text import safe_line, shown
@@ -18,12 +18,10 @@ from skillwire.trust import Publisher
 from skillwire.trust.policy import (
     USER,
     LayerKind,
-    Level,
     Patterns,
     Permission,
     PolicyLayer,
     PolicyPublisher,
-    Scanner,
 )
 
 FORMAT: Final = 1
@@ -41,7 +39,6 @@ _SCHEMES: Final = (
     "*",
 )
 _PERMISSIONS: Final = {one.name.lower().replace("_", "-"): one for one in Permission}
-_LEVELS: Final = {one.name.lower(): one for one in Level if one is not Level.NONE}
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _GRACE_DAYS: Final = 7
 _LONGEST: Final = 200
@@ -98,7 +95,7 @@ def parse_policy(text: str, *, kind: LayerKind, place: str) -> PolicyFile:
         approvals.blame("by", "is empty, so nobody could approve", 'write by = ["user"]')
     for name in by or ():
         if name != USER and name not in publishers:
-            fix = _path(name, [USER, *publishers]) or f"add it as [publishers.{shown(name)}]"
+            fix = did_you_mean(name, [USER, *publishers]) or f"add it as [publishers.{shown(name)}]"
             approvals.blame("by", f"names {shown(name)}, which is not a publisher here", fix)
     if USER in publishers:
         top.blame(f"publishers.{USER}", "has the name of the person at the machine", "choose another name")
@@ -125,7 +122,6 @@ def parse_policy(text: str, *, kind: LayerKind, place: str) -> PolicyFile:
         scripts=_permissions(permissions, "scripts"),
         by=by or (),
         revoked={digest: safe_line(reason, limit=_LONGEST) for digest, reason in revoked.items()},
-        scanners=tuple(_scanner(name, below) for name, below in top.tables("scanners").items()),
     )
     grace = head.integer("grace_days", most=365)
     file = PolicyFile(
@@ -209,12 +205,3 @@ def _permissions(table: ConfigTable, key: str) -> tuple[tuple[Patterns, Permissi
             continue
         rules.append((Patterns([pattern], ignore_case=True), _PERMISSIONS[word]))
     return tuple(rules)
-
-
-def _scanner(name: str, table: ConfigTable) -> Scanner:
-    command = table.strings("command") or ()
-    if not command or not command[0].startswith("/"):
-        table.blame("command", "is not a program with its whole path", 'write command = ["/usr/bin/..."]')
-    refuse = table.choice("refuse", _LEVELS)
-    table.finish()
-    return Scanner(name=name, command=command, refuse=_LEVELS.get(refuse, Level.ERROR))
