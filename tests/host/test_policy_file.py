@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from publishers import new_key
 from skillwire.errors import FormatError
 from skillwire.host.config.policy import parse_policy
-from skillwire.trust.policy import LayerKind, Level, Permission
+from skillwire.trust.policy import LayerKind, Permission
 
 PEM = new_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode().strip()
 HEAD = '[policy]\nformat = 1\nname = "acme"\n'
@@ -49,9 +49,6 @@ def test_every_key_is_read() -> None:
     "{DIGEST}" = "leaks keys"
     feed = "https://skills.example.org/revoked.json"
     by = "security-team"
-    [scanners.lint]
-    command = ["/usr/bin/scan", "--sarif"]
-    refuse = "warning"
     """
     file = parse_policy(textwrap.dedent(text), kind=LayerKind.MACHINE, place="/etc/p")
     layer = file.layer
@@ -74,9 +71,6 @@ def test_every_key_is_read() -> None:
         "https://skills.example.org/revoked.json",
         "https://skills.example.org/approvals.json",
     )
-    assert [(one.command, one.refuse) for one in layer.scanners] == [
-        (("/usr/bin/scan", "--sarif"), Level.WARNING)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -127,16 +121,7 @@ def test_every_key_is_read() -> None:
         (f"{HEAD}[revoked]\nsha1 = 'x'", "revoked.sha1 is not a digest"),
         (f"{HEAD}[revoked]\n'{DIGEST}' = true", "revoked is not a table of texts"),
         (f"{HEAD}[revoked]\nfeed = 'https://example.org/r'", "revoked.by does not name a publisher"),
-        (
-            f"{HEAD}[scanners.s]\ncommand = ['scan']",
-            "scanners.s.command is not a program with its whole path",
-        ),
-        (f"{HEAD}[scanners.s]\nrefuse = 'error'", "scanners.s.command is not a program"),
-        (
-            f"{HEAD}[scanners.s]\ncommand = ['/s']\nrefuse = 'high'",
-            "scanners.s.refuse has no meaning as 'high'",
-        ),
-        (f"{HEAD}[scanners.s]\ncommand = ['/s']\nmode = 'x'", "scanners.s.mode is not known here"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']", "scanners is not known here"),
     ],
 )
 def test_every_bad_value_is_named(text: str, said: str) -> None:

@@ -302,4 +302,4 @@ def test_every_spelling_of_a_folder_that_requires_a_publisher_is_refused(
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.write_text(config.read_text() + f'[sources."{pattern}"]\nrequire = "acme"\n')
     ended = run("add", source, "--yes", *option)
-    assert (ended.code, "requires the publisher acme" in ended.err) == (12, True)
+    assert (ended.code, "the publisher acme is required" in ended.err) == (12, True)
