@@ -47,7 +47,7 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """What was printed, without colours and the like."""
+        """What was printed, without colors and the like."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown)
 
     def wait_for(self, text: str, count: int = 1, *, after: str = "") -> None:

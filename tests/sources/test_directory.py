@@ -201,7 +201,7 @@ async def test_a_change_in_a_nested_skill_updates_both_entries(tmp_path: Path) -
 
 
 async def test_a_walk_of_one_skill_replaces_its_problems_and_keeps_the_others(tmp_path: Path) -> None:
-    # A path of this length is shortened where it is shown; it must still be recognised.
+    # A path of this length is shortened where it is shown; it must still be recognized.
     folder = tmp_path / ("long-" * 30) / ("deep-" * 20)
     skill = write_skill(folder / "a", {"x.txt": b"1"})
     (skill / "gone.txt").symlink_to("nowhere")

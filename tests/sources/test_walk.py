@@ -178,7 +178,7 @@ def test_links_that_leave_the_root_are_refused_and_dangling_ones_reported(tmp_pa
     write(tmp_path / "secret.txt", b"secret")
     skill = write_skill(tmp_path / "root/a")
     (skill / "out.txt").symlink_to(tmp_path / "secret.txt")
-    # A neighbour whose path begins like the root's is outside all the same.
+    # A neighbor whose path begins like the root's is outside all the same.
     (skill / "near").symlink_to(tmp_path / "root-and-more")
     (skill / "up").symlink_to("../..")
     (skill / "nowhere").symlink_to("gone")
