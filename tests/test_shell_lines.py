@@ -1,4 +1,4 @@
-"""Every shell line of the README and of the guides runs, page by page, from the first line to the last.
+"""Every shell line of the README, of the guides and of some other pages runs, page by page.
 
 A page is one session of a shell in a clean home, in a folder that has the examples of a checkout and nothing
 else. Commands of Skillwire run in this process, with a person who says yes; a server that a page starts runs
@@ -29,12 +29,15 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
+OTHER_PAGES = ("clients", "evaluation", "serving", "signing", "styles", "writing-skills")
+"""Pages on one subject whose lines need a folder of skills and nothing else."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
 """The first line of a block that is the content of a file."""
 
 CANNOT_RUN = {
     "skillwire servers login": "needs a server with a login, and a browser: tests/cli/test_login.py has both",
+    "skillwire sign --check docs/pdf": "needs a server and a publisher: tests/cli/test_signing.py has both",
 }
 """What lines begin with that cannot succeed here, with the reason. They are run and must fail."""
 
@@ -66,7 +69,9 @@ class Session:
         elif arguments[0] == "chat" and "-p" not in arguments:
             self._talk(arguments)
         elif arguments[0] == "ui":
-            self._open_page(arguments)
+            self._until_interrupted(arguments, says="http://127.0.0.1:")
+        elif "--watch" in arguments:
+            self._until_interrupted(arguments, says="skills checked")
         elif self._stays(arguments):
             self._start(arguments)
         else:
@@ -74,14 +79,16 @@ class Session:
 
     def _local(self, text: str) -> str:
         """The text with free ports in place of those that it names."""
-        return re.sub(r"(127\.0\.0\.1:)(\d+)", lambda port: port[1] + str(self._port(port[2])), text)
+        return re.sub(
+            r"((?:127\.0\.0\.1|0\.0\.0\.0):)(\d+)", lambda port: port[1] + str(self._port(port[0])), text
+        )
 
-    def _port(self, number: str) -> int:
-        if number not in self._ports:
+    def _port(self, address: str) -> int:
+        if address not in self._ports:
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
-                self._ports[number] = free.getsockname()[1]
-        return self._ports[number]
+                self._ports[address] = free.getsockname()[1]
+        return self._ports[address]
 
     @staticmethod
     def _stays(arguments: list[str]) -> bool:
@@ -143,10 +150,10 @@ class Session:
         assert terminal.end() == 0, terminal.screen
 
     @staticmethod
-    def _open_page(arguments: list[str]) -> None:
-        """The review page on a terminal, until Ctrl-C."""
+    def _until_interrupted(arguments: list[str], *, says: str) -> None:
+        """A command on a terminal, until Ctrl-C."""
         terminal = Terminal(*arguments)
-        terminal.wait_for("http://127.0.0.1:")
+        terminal.wait_for(says)
         terminal.type("\x03")
         assert terminal.end() in (0, 130), terminal.screen
 
@@ -182,6 +189,22 @@ def session(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Genera
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_shell_line_of_a_page_runs(page: Path, session: Session) -> None:
+    assert _run_page(page, session) >= 2
+
+
+@pytest.mark.parametrize("name", OTHER_PAGES)
+def test_every_shell_line_of_a_page_on_one_subject_runs(name: str, session: Session) -> None:
+    shutil.copytree("examples/skills", "skills")
+    shutil.copytree("skills/code-review", "skills/pdf")
+    main_file = Path("skills/pdf/SKILL.md")
+    main_file.write_text(main_file.read_text("utf-8").replace("name: code-review", "name: pdf"), "utf-8")
+    shutil.copytree("skills", ".agents/skills")
+    Path("q.jsonl").write_text('{"question": "review my change", "skill": "code-review"}\n')
+    assert _run_page(ROOT / f"docs/{name}.md", session) >= 2
+
+
+def _run_page(page: Path, session: Session) -> int:
+    """Run the lines of a page; how many there are."""
     count = 0
     for block in BLOCK.finditer(page.read_text("utf-8")):
         language, content = block.groups()
@@ -191,12 +214,12 @@ def test_every_shell_line_of_a_page_runs(page: Path, session: Session) -> None:
                 count += 1
         elif name := FILE.match(content):
             session.write(name[1], content)
-    assert count >= 2
+    return count
 
 
 def test_what_cannot_run_is_on_a_page() -> None:
-    blocks = [
-        block[2] for page in PAGES for block in BLOCK.finditer(page.read_text("utf-8")) if block[1] == "sh"
-    ]
+    pages = [*PAGES, *(ROOT / f"docs/{name}.md" for name in OTHER_PAGES)]
+    texts = [page.read_text("utf-8") for page in pages]
+    blocks = [block[2] for text in texts for block in BLOCK.finditer(text) if block[1] == "sh"]
     lines = [line for block in blocks for line in lines_of(block)]
     assert [start for start in CANNOT_RUN if not any(line.startswith(start) for line in lines)] == []
