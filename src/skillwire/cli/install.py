@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from glob import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from skillwire.cli.ask import person_screen
@@ -18,7 +16,10 @@ from skillwire.cli.install_setup import (
     installs_by_agent,
     nobody_to_ask,
     progress,
+    read_foreign_locks,
+    resolve_sources,
     run,
+    site_tokens,
     workspace,
 )
 from skillwire.cli.install_view import (
@@ -37,8 +38,6 @@ from skillwire.cli.install_view import (
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, padded, show_json
-from skillwire.errors import FormatError
-from skillwire.files import expand_user
 from skillwire.install import (
     Candidate,
     FetchFailure,
@@ -49,13 +48,11 @@ from skillwire.install import (
     Workspace,
 )
 from skillwire.install.apply import merge_reports
-from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
 from skillwire.install.sources import INSTALLED
 from skillwire.trust import ALL_GRANTS, Grants, signer_change
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
-    from skillwire.sources import SourceReference
 
 
 def _asks_for_grants(given: InstallOptions) -> bool:
@@ -92,9 +89,9 @@ def add(
     by_agent = not list_only and installs_by_agent(grants=_asks_for_grants(given))
     work = workspace(user=user, copy=copy)
     targets = work.choose_targets(agent_ids or None)
-    named, foreign, unusable = _migrated(sources)
-    named = _resolved(named, options)
-    tokens = _tokens(named, token_env)
+    named, foreign, unusable = read_foreign_locks(sources)
+    named = resolve_sources(named, options)
+    tokens = site_tokens(named, token_env)
     if installed:
         named.append(INSTALLED)
     tool = installer(work, options, tokens)
@@ -117,96 +114,6 @@ def add(
         await _install(tool, proposal, failures, targets, by_agent=by_agent, **given)
 
     run(action())
-
-
-def _resolved(sources: Sequence[str], options: HostOptions) -> list[str]:
-    """The sources, with the whole address of each repository. It is shown before anything is fetched."""
-    from skillwire.sources import SourceKind, parse_reference
-
-    found: list[str] = []
-    for source in sources:
-        try:
-            reference = parse_reference(source)
-            if reference.kind is SourceKind.MCP:
-                reference = _repository(source, reference.place, options) or reference
-        except FormatError:
-            found.append(source)  # Reported with the other failures.
-            continue
-        if reference.kind is SourceKind.GIT and not source.startswith("git+"):
-            at = f" at {reference.ref}" if reference.ref else ""
-            below = f", folder {reference.path}" if reference.path else ""
-            info(printable(f"{source} is the repository {reference.place}{at}{below}."))
-        found.append(reference.text if reference.kind is SourceKind.GIT else source)
-    return found
-
-
-def _repository(source: str, label: str, options: HostOptions) -> SourceReference | None:
-    """The repository that a text means, unless its first part is a name of any configuration.
-
-    Whether that configuration is trusted does not matter: a name must not lead elsewhere because of that.
-    """
-    from difflib import get_close_matches
-
-    from skillwire.cli.trust import found_servers
-    from skillwire.errors import SourceError
-    from skillwire.host.config.file import repository_host
-    from skillwire.sources.reference import repository_at
-
-    settings = options.settings()
-    if label in settings.servers:
-        return None
-    name = printable(label)
-    for configured in settings.configured:
-        if configured.label.casefold() == label.casefold():
-            file = printable(str(configured.file))
-            if not configured.trusted:
-                raise SourceError(
-                    f"{name} is a server of {file}, which is not trusted yet: review it with "
-                    "`skillwire trust`"
-                )
-            raise SourceError(f"{name} is a server of {file} that is not used: `skillwire servers` says why")
-    reference = repository_at(source, repository_host())
-    if reference is None:
-        return None
-    for client in found_servers():
-        if client.label.casefold() == label.casefold():
-            raise SourceError(
-                f"{name} is a server of {printable(', '.join(client.clients))}: add it with "
-                f"`skillwire servers import --write --only {printable(client.label)}`, or write "
-                f"{printable(reference.text)} for the repository"
-            )
-    if Path(source).exists():
-        raise SourceError(
-            f"{printable(source)} is a folder or file here: write ./{printable(source)} for that, and "
-            f"{printable(reference.text)} for the repository"
-        )
-    near = get_close_matches(label.casefold(), [known.casefold() for known in settings.servers], n=1)
-    if near:
-        raise SourceError(
-            f"no server is called {name}: did you mean {printable(near[0])}? If it is a repository, write "
-            f"{printable(reference.text)}"
-        )
-    return reference
-
-
-def _tokens(sources: Iterable[str], variable: str | None) -> list[tuple[str, str]]:
-    """The token of `--token-env` for the sites among the sources."""
-    import os
-
-    from skillwire.sources import SourceKind, parse_reference
-
-    if variable is None:
-        return []
-    token = os.environ.get(variable, "").strip()
-    if not token:
-        raise UsageError(f"--token-env: the variable {printable(variable)} is not set: put the token into it")
-    sites = [parse_reference(one) for one in sources if one.startswith(("https://", "http://"))]
-    places = [site.place for site in sites if site.kind is SourceKind.SITE]
-    if not places:
-        raise UsageError("--token-env is for a site: `skillwire servers add` has it for an MCP server")
-    lines = "; ".join(f'[sources."{place}*"] token_env = "{variable}"' for place in places)
-    info(printable(f"For later updates, write into your own skillwire.toml: {lines}"))
-    return [(f"{escape(place)}*", token) for place in places]
 
 
 def _list(proposal: Proposal, failures: Sequence[FetchFailure], *, as_json: bool) -> None:
@@ -576,36 +483,6 @@ def _show(
         show_json(report_json(report, tuple(extra)))
     else:
         show_report(Screen(), report, extra=tuple(extra), checked=checked)
-
-
-def _migrated(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[FetchFailure]]:
-    """The sources, with lock files of other tools replaced by what they name; also the digests that those
-    files pin, by source, and what in them cannot be fetched.
-    """
-    from skillwire.errors import SourceError
-    from skillwire.files import read_regular, unreadable
-    from skillwire.limits import DEFAULT_LIMITS
-
-    given: list[str] = []
-    digests: dict[str, str] = {}
-    unusable: list[FetchFailure] = []
-    for source in sources:
-        path = expand_user(source)
-        if not is_foreign_lock(path):
-            given.append(source)
-            continue
-        try:
-            text = read_regular(path, DEFAULT_LIMITS.document_bytes).decode("utf-8")
-        except (OSError, UnicodeError) as error:
-            raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
-        for row in parse_foreign_lock(text, path.name):
-            if row.problem:
-                unusable.append(FetchFailure(row.name, SourceError(f"{row.name}: {row.problem}")))
-                continue
-            given.append(row.source)
-            if row.digest is not None:
-                digests[row.source] = row.digest
-    return given, digests, unusable
 
 
 def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from glob import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillwire.cli.output import counted, info, printable
-from skillwire.errors import ApprovalRequired, SkillwireError
+from skillwire.cli.parser import UsageError
+from skillwire.errors import ApprovalRequired, FormatError, SkillwireError, SourceError
+from skillwire.files import expand_user
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
     from skillwire.cli.screen import Screen
     from skillwire.host import ServerConfig
-    from skillwire.install import Candidate, Installer, Powers, StepResult, Workspace
+    from skillwire.install import Candidate, FetchFailure, Installer, Powers, StepResult, Workspace
+    from skillwire.sources import SourceReference
     from skillwire.trust import Grants
 
 Result = TypeVar("Result")
@@ -67,6 +72,126 @@ def installer(
         tokens=[*tokens, *site_tokens()],
     )
     return Installer(work, upstream, record=_Record(settings.servers), on_wait=_say_waiting)
+
+
+def resolve_sources(sources: Sequence[str], options: HostOptions) -> list[str]:
+    """The sources, with the whole address of each repository. It is shown before anything is fetched."""
+    from skillwire.sources import SourceKind, parse_reference
+
+    found: list[str] = []
+    for source in sources:
+        try:
+            reference = parse_reference(source)
+            if reference.kind is SourceKind.MCP:
+                reference = _repository(source, reference.place, options) or reference
+        except FormatError:
+            found.append(source)  # Reported with the other failures.
+            continue
+        if reference.kind is SourceKind.GIT and not source.startswith("git+"):
+            at = f" at {reference.ref}" if reference.ref else ""
+            below = f", folder {reference.path}" if reference.path else ""
+            info(printable(f"{source} is the repository {reference.place}{at}{below}."))
+        found.append(reference.text if reference.kind is SourceKind.GIT else source)
+    return found
+
+
+def _repository(source: str, label: str, options: HostOptions) -> SourceReference | None:
+    """The repository that a text means, unless its first part is a name of any configuration.
+
+    Whether that configuration is trusted does not matter: a name must not lead elsewhere because of that.
+    """
+    from difflib import get_close_matches
+
+    from skillwire.cli.trust import found_servers
+    from skillwire.host.config.file import repository_host
+    from skillwire.sources.reference import repository_at
+
+    settings = options.settings()
+    if label in settings.servers:
+        return None
+    name = printable(label)
+    for configured in settings.configured:
+        if configured.label.casefold() == label.casefold():
+            file = printable(str(configured.file))
+            if not configured.trusted:
+                raise SourceError(
+                    f"{name} is a server of {file}, which is not trusted yet: review it with "
+                    "`skillwire trust`"
+                )
+            raise SourceError(f"{name} is a server of {file} that is not used: `skillwire servers` says why")
+    reference = repository_at(source, repository_host())
+    if reference is None:
+        return None
+    for client in found_servers():
+        if client.label.casefold() == label.casefold():
+            raise SourceError(
+                f"{name} is a server of {printable(', '.join(client.clients))}: add it with "
+                f"`skillwire servers import --write --only {printable(client.label)}`, or write "
+                f"{printable(reference.text)} for the repository"
+            )
+    if Path(source).exists():
+        raise SourceError(
+            f"{printable(source)} is a folder or file here: write ./{printable(source)} for that, and "
+            f"{printable(reference.text)} for the repository"
+        )
+    near = get_close_matches(label.casefold(), [known.casefold() for known in settings.servers], n=1)
+    if near:
+        raise SourceError(
+            f"no server is called {name}: did you mean {printable(near[0])}? If it is a repository, write "
+            f"{printable(reference.text)}"
+        )
+    return reference
+
+
+def site_tokens(sources: Iterable[str], variable: str | None) -> list[tuple[str, str]]:
+    """The token of `--token-env` for the sites among the sources."""
+    import os
+
+    from skillwire.sources import SourceKind, parse_reference
+
+    if variable is None:
+        return []
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise UsageError(f"--token-env: the variable {printable(variable)} is not set: put the token into it")
+    sites = [parse_reference(one) for one in sources if one.startswith(("https://", "http://"))]
+    places = [site.place for site in sites if site.kind is SourceKind.SITE]
+    if not places:
+        raise UsageError("--token-env is for a site: `skillwire servers add` has it for an MCP server")
+    lines = "; ".join(f'[sources."{place}*"] token_env = "{variable}"' for place in places)
+    info(printable(f"For later updates, write into your own skillwire.toml: {lines}"))
+    return [(f"{escape(place)}*", token) for place in places]
+
+
+def read_foreign_locks(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[FetchFailure]]:
+    """The sources, with lock files of other tools replaced by what they name; also the digests that those
+    files pin, by source, and what in them cannot be fetched.
+    """
+    from skillwire.files import read_regular, unreadable
+    from skillwire.install import FetchFailure
+    from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
+    from skillwire.limits import DEFAULT_LIMITS
+
+    given: list[str] = []
+    digests: dict[str, str] = {}
+    unusable: list[FetchFailure] = []
+    for source in sources:
+        path = expand_user(source)
+        if not is_foreign_lock(path):
+            given.append(source)
+            continue
+        try:
+            text = read_regular(path, DEFAULT_LIMITS.document_bytes).decode("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
+        for row in parse_foreign_lock(text, path.name):
+            if row.problem:
+                unusable.append(FetchFailure(row.name, SourceError(f"{row.name}: {row.problem}")))
+                continue
+            given.append(row.source)
+            if row.digest is not None:
+                digests[row.source] = row.digest
+    return given, digests, unusable
 
 
 def run(action: Coroutine[Any, Any, Result]) -> Result:
