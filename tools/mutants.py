@@ -145,7 +145,7 @@ GROUPS = (
         (
             ("if not caller.may(Role.READ, draft.namespace):", "if False:"),
             ("if not caller.may(Role.PUBLISH, draft.namespace):", "if False:"),
-            ("if any(digest_of(data) not in wanted for data in contents):", "if False:"),
+            ("contents, listed=listed, by=caller.name)", "contents, by=caller.name)"),
             ("if not length.isdigit() or int(length) > most:", "if False:"),
             ("view_of=lambda caller, _headers: caller.view", "view_of=lambda caller, _headers: View()"),
             ("if any(not caller.view.has(namespace) for", "if any(False for"),

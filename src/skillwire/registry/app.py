@@ -61,7 +61,6 @@ from skillwire.server import (
     parse_json,
 )
 from skillwire.server.http.asgi import JSON, PeekedBody, respond, respond_json
-from skillwire.skill import digest_of
 from skillwire.text import shown
 
 T = TypeVar("T")
@@ -218,11 +217,11 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
         if not caller.may(Role.PUBLISH, draft.namespace):
             await respond_json(scope, send, 403, {"error": f"you may not publish to {draft.namespace}"})
             return
-        wanted = {file.digest for file in draft.files}
         if contents:
-            if any(digest_of(data) not in wanted for data in contents):
-                raise _bad_request("a file is not in the manifest, or does not match its digest")
-            await self._write(partial(self._publishing.upload, draft.namespace, contents, by=caller.name))
+            listed = {file.digest for file in draft.files}
+            await self._write(
+                partial(self._publishing.upload, draft.namespace, contents, listed=listed, by=caller.name)
+            )
         missing = await self._write(partial(self._publishing.missing, draft, by=caller.name))
         if missing:
             await respond_json(scope, send, 202, {"missing": missing})

@@ -25,9 +25,9 @@ from skillwire.registry.access import ADMIN_PATH
 from skillwire.registry.publications import PUBLISH_PATH, FileRow, Published, checked_version, publication_of
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.store import Store
-from skillwire.skill import SKILL_FILE, digest_of, parse_skill_md
+from skillwire.skill import digest_of
 from skillwire.sources import load_private_key
-from skillwire.sources.directory.authoring import lint_paths, read_folder, sign_folder
+from skillwire.sources.directory.authoring import SkillFolder, lint_folders, read_folder, sign_folder
 from skillwire.text import redact_url, shown
 
 _BATCH_BYTES: Final = 4 << 20
@@ -57,10 +57,17 @@ class LintedSkill:
     name: str
     version: str
     contents: Mapping[str, bytes]
+    rows: tuple[FileRow, ...] = ()
+    """Its files with their digests, in the order of their paths; computed unless they are known."""
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            rows = (FileRow(path, digest_of(data), len(data)) for path, data in sorted(self.contents.items()))
+            object.__setattr__(self, "rows", tuple(rows))
 
     @property
-    def rows(self) -> list[FileRow]:
-        return [FileRow(path, digest_of(data), len(data)) for path, data in sorted(self.contents.items())]
+    def by_digest(self) -> dict[str, bytes]:
+        return {row.digest: self.contents[row.path] for row in self.rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,40 +98,41 @@ def publish_each(
         # A signature covers the files of nested skills: theirs are written first.
         for path in sorted(folders, key=lambda one: -len(one.parts)):
             sign_folder(read_folder(path), key)
+        folders = dict.fromkeys(folders)  # They have more files now.
     versions: dict[Path, str] = {}
-    for number, path in enumerate(folders):
+    for number, (path, listed) in enumerate(folders.items()):
         around = next((versions[one] for one in path.parents if one in versions), None)
         try:
-            folder = read_skill(path, version, otherwise=around)
+            folder = _read(listed or read_folder(path), version, otherwise=around)
             versions[path] = folder.version
             yield PublishResult(str(path), publish(folder))
         except RegistryUnavailable as error:
             yield PublishResult(str(path), error=error)
-            for other in folders[number + 1 :]:
+            for other in list(folders)[number + 1 :]:
                 yield PublishResult(str(other), error=RegistryUnavailable("not tried, for the same reason"))
             return
         except SkillwireError as error:
             yield PublishResult(str(path), error=error)
 
 
-def _lint(paths: Iterable[Path]) -> tuple[list[Path], list[PublishResult]]:
+def _lint(paths: Iterable[Path]) -> tuple[dict[Path, SkillFolder | None], list[PublishResult]]:
     """The folders of all skills that can be published, outer ones first, and why others cannot be."""
-    folders: dict[Path, None] = {}
+    folders: dict[Path, SkillFolder | None] = {}
     refused: dict[str, PublishResult] = {}
     for path in paths:
         try:
-            linted = lint_paths([path])
+            linted = lint_folders(path)
         except SkillwireError as error:
             refused[str(path)] = PublishResult(str(path), error=error)
             continue
-        for one in linted:
+        for one, folder in linted:
             errors = [issue for issue in one.issues if issue.severity is Severity.ERROR]
             if errors:
                 place = one.skill or errors[0].file or str(path)
                 refused[place] = PublishResult(place, error=FormatError(errors))
             elif one.skill is not None:
-                folders[Path(one.skill)] = None
-    return list(folders), list(refused.values())
+                folders[Path(one.skill)] = folder
+    return folders, list(refused.values())
 
 
 def read_skill(path: Path, version: str | None = None, *, otherwise: str | None = None) -> LintedSkill:
@@ -132,13 +140,17 @@ def read_skill(path: Path, version: str | None = None, *, otherwise: str | None 
 
     Without `version`, the frontmatter's `metadata.version` is used, or else `otherwise`.
     """
-    folder = read_folder(path)
+    return _read(read_folder(path), version, otherwise=otherwise)
+
+
+def _read(folder: SkillFolder, version: str | None, *, otherwise: str | None) -> LintedSkill:
+    """The skill in a folder that was listed before: its files must not have changed since."""
     contents = {name: (folder.path / name).read_bytes() for name in folder.files}
     for name, digest in folder.files.items():
         if digest_of(contents[name]) != digest:
             raise SourceError(f"{shown(str(folder.path / name))} changed while it was read: try again")
     if version is None:
-        metadata = parse_skill_md(contents[SKILL_FILE], file=SKILL_FILE).frontmatter.get("metadata")
+        metadata = folder.frontmatter.get("metadata")
         found = metadata.get("version") if isinstance(metadata, dict) else None
         is_given = isinstance(found, str | int | float) and not isinstance(found, bool)
         version = str(found) if is_given else otherwise
@@ -150,7 +162,8 @@ def read_skill(path: Path, version: str | None = None, *, otherwise: str | None 
                 fix="write metadata.version into its frontmatter, or pass --release 1.0.0",
             )
         )
-    return LintedSkill(folder.name, checked_version(version), contents)
+    rows = tuple(FileRow(name, folder.files[name], len(data)) for name, data in sorted(contents.items()))
+    return LintedSkill(folder.name, checked_version(version), contents, rows)
 
 
 def publish_to_store(
@@ -167,7 +180,7 @@ def publish_to_store(
     publishing = Publishing(store)
     draft = publication_of(namespace, folder.version, channel, folder.rows, promote=promote, expect=expect)
     missing = set(publishing.missing(draft, by=by))
-    contents = [data for data in folder.contents.values() if digest_of(data) in missing]
+    contents = [data for digest, data in folder.by_digest.items() if digest in missing]
     publishing.upload(namespace, contents, by=by)
     return publishing.publish(draft, by=by)
 
@@ -195,7 +208,7 @@ def publish_over_http(
         "expect": expect,
         "files": [{"path": row.path, "digest": row.digest, "size": row.size} for row in folder.rows],
     }
-    by_digest: dict[str, bytes] = {digest_of(data): data for data in folder.contents.values()}
+    by_digest = folder.by_digest
     headers = _bearer(token)
     batch: list[str] = []
     with httpx.Client(timeout=60, follow_redirects=False, verify=_has_tls(target)) as client:

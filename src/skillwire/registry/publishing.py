@@ -7,7 +7,7 @@ can publish, and thereby read, a file that only others sent by naming its digest
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -66,14 +66,30 @@ class Publishing:
         with self._store.reading() as connection:
             return _missing(connection, draft, by)
 
-    def upload(self, namespace: str, contents: Iterable[bytes], *, by: str) -> list[Digest]:
-        """Store files for a version that the same publisher makes later, and return their digests."""
+    def upload(
+        self,
+        namespace: str,
+        contents: Iterable[bytes],
+        *,
+        listed: Collection[Digest] | None = None,
+        by: str,
+    ) -> list[Digest]:
+        """Store files for a version that the same publisher makes later, and return their digests.
+
+        With `listed`, a file that has none of these digests is refused, and nothing is stored.
+        """
         stored: list[Digest] = []
         with self._store.writing() as connection:
             row = _namespace(connection, namespace)
             connection.execute(uploads.delete().where(*expired_uploads(), uploads.c.namespace == namespace))
             for data in contents:
                 digest = digest_of(data)
+                if listed is not None and digest not in listed:
+                    raise refused(
+                        "publish-request",
+                        "a file is not in the manifest, or does not match its digest",
+                        "use skillwire publish",
+                    )
                 stored.append(digest)
                 self._insert_file(connection, digest, data)
                 self._insert(connection, uploads, namespace=namespace, sent_by=by, digest=digest, at=now())
@@ -98,12 +114,13 @@ class Publishing:
         """
         with self._store.writing() as connection:
             _require_files(connection, draft, by)
-            frontmatter = self._checked(connection, draft)
+            skill_md = self._data(connection, draft, SKILL_FILE) or b""
+            frontmatter = self._checked(connection, draft, skill_md)
             check_policy(draft, frontmatter, self._data(connection, draft, SIGNATURE_FILE))
             name = str(frontmatter["name"])
             signer = self._signer(connection, draft)
             archive = self._archive_digest(connection, draft)
-            text_terms = body_terms(searched_text(self._data(connection, draft, SKILL_FILE) or b""))
+            text_terms = body_terms(searched_text(skill_md))
             self._store.take_turn(connection)
             _require_files(connection, draft, by)  # Nothing is deleted from here on.
             skill = _skill_id(connection, draft.namespace, name)
@@ -287,7 +304,7 @@ class Publishing:
                 connection.execute(namespaces.update().where(namespaces.c.name == name).values(**values))
             record(connection, by, "namespace", name, {key: str(value) for key, value in values.items()})
 
-    def _checked(self, connection: Connection, draft: Publication) -> Mapping[str, object]:
+    def _checked(self, connection: Connection, draft: Publication, skill_md: bytes) -> Mapping[str, object]:
         """The frontmatter, if the sizes are correct and `lint` finds no errors."""
         sizes = self._blobs(connection, draft, blobs.c.size)
         for file in draft.files:
@@ -297,19 +314,19 @@ class Publishing:
                     f"{shown(file.path)} has {sizes[file.digest]} bytes, the manifest says {file.size}",
                     "send the correct size",
                 )
-        skill_md = self._data(connection, draft, SKILL_FILE) or b""
-        frontmatter = parse_skill_md(skill_md, file=SKILL_FILE).frontmatter
-        name = frontmatter.get("name")
+        document = parse_skill_md(skill_md, file=SKILL_FILE, limits=self._limits)
+        name = document.frontmatter.get("name")
         issues = lint_skill(
             skill_md,
             directory=name if isinstance(name, str) else "",
             files={file.path: file.size for file in draft.files},
             limits=self._limits,
+            document=document,
         )
         # What a server serves with a warning can be published.
         if errors := [issue for issue in issues if issue.severity is Severity.ERROR]:
             raise FormatError(errors)
-        return frontmatter
+        return document.frontmatter
 
     def _signer(self, connection: Connection, draft: Publication) -> str:
         """The publisher who signed, if the namespace requires one. What they did not sign is refused."""

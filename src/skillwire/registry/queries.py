@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from skillwire.catalog import Query
 from skillwire.catalog.search import MOST_EXPANSIONS, SHORTEST_PREFIX, Document, SearchIndex, similar_terms
 from skillwire.catalog.tokenize import terms_of
-from skillwire.errors import SkillNotFound, SourceError
+from skillwire.errors import FormatError, SkillNotFound, SourceError
 from skillwire.issues import Severity
 from skillwire.json_types import JsonValue
 from skillwire.net import ArchiveFile, archive_file
@@ -288,11 +288,14 @@ class SkillQueries:
         listed = () if entry.resources is DYNAMIC else entry.resources
         resources = [file for file in listed if file.uri.startswith(root)]
         sizes = {file.uri[len(root) :]: file.size for file in resources}
-        issues = lint_skill(data, directory=inside.rpartition("/")[2], files=sizes)
+        try:
+            document = parse_skill_md(data, file=SKILL_FILE)
+        except FormatError:
+            raise _not_found("skill", uri) from None
+        issues = lint_skill(data, directory=inside.rpartition("/")[2], files=sizes, document=document)
         if any(issue.severity is Severity.ERROR for issue in issues):
             raise _not_found("skill", uri)
-        frontmatter = parse_skill_md(data, file=SKILL_FILE).frontmatter
-        return replace(entry, uri=uri, frontmatter=frontmatter, resources=tuple(resources))
+        return replace(entry, uri=uri, frontmatter=document.frontmatter, resources=tuple(resources))
 
     def read(self, uri: SkillUri) -> bytes:
         """The bytes of a file, or `SkillNotFound`."""

@@ -157,9 +157,13 @@ class Tokens:
 NO_TOKENS: Final = Tokens()
 
 
-def estimate_tokens(skill_md: bytes) -> Tokens:
-    """The tokens of a description, which is always in context, and of a body, which is loaded on demand."""
-    document, _ = salvage_skill_md(skill_md)
+def estimate_tokens(skill_md: bytes, document: SkillDocument | None = None) -> Tokens:
+    """The tokens of a description, which is always in context, and of a body, which is loaded on demand.
+
+    `document` is the file as `parse_skill_md` returned it, if the caller has it.
+    """
+    if document is None:
+        document, _ = salvage_skill_md(skill_md)
     if document is None:
         return NO_TOKENS
     description = document.frontmatter.get("description")
@@ -174,17 +178,19 @@ def lint_skill(
     files: Mapping[str, int],
     file: str = SKILL_FILE,
     limits: Limits = DEFAULT_LIMITS,
+    document: SkillDocument | None = None,
 ) -> list[Issue]:
     """Every issue of a skill, of every severity, in the order of the file.
 
     `skill_md` is `None` if the directory has no `SKILL.md`. `files` has the size of every file by its path
-    below the directory, with forward slashes. `file` is the name of `SKILL.md` in issues.
+    below the directory, with forward slashes. `file` is the name of `SKILL.md` in issues. `document` is the
+    file as `parse_skill_md` returned it with the same name and limits, if the caller has it.
     """
     issues = _size_issues(files, file, limits)
     if skill_md is None:
         return [_no_skill_file(files, file), *issues]
     try:
-        document = parse_skill_md(skill_md, file=file, limits=limits)
+        document = document or parse_skill_md(skill_md, file=file, limits=limits)
         issues += document.repairs
     except FormatError:
         # Whatever can be read is linted, so that one mistake does not hide others.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError
 from skillwire.files import make_folder, write_atomic
 from skillwire.issues import Issue, Severity
+from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import (
     SKILL_FILE,
     Digest,
     Profile,
+    SkillEntry,
     digest_of,
     lint_skill,
     name_issues,
@@ -25,6 +27,7 @@ from skillwire.skill import (
 from skillwire.skill.fix import Fixed, fix_skill_md, unified_diff
 from skillwire.skill.lint import estimate_tokens, find_references, ignored_rules, resolve
 from skillwire.skill.lint_report import Linted
+from skillwire.sources.base import Problem
 from skillwire.sources.directory.builder import Rules
 from skillwire.sources.directory.files import Root, find_reach, parse_root
 from skillwire.sources.directory.scan import scan
@@ -58,7 +61,9 @@ class SkillFolder:
 
     path: Path
     name: str
-    files: dict[str, Digest]
+    files: Mapping[str, Digest]
+    frontmatter: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """The fields that a server would list; empty if only the files were read."""
 
 
 def read_folder(path: Path) -> SkillFolder:
@@ -69,7 +74,7 @@ def read_folder(path: Path) -> SkillFolder:
     real = str(directory.resolve())
     for skill in snapshot.skills.values():
         if str(Path(skill.directory).resolve()) == real:
-            return SkillFolder(directory, skill.entry.name, skill_files(skill.entry) or {})
+            return _folder_of(directory, skill.entry)
     if issues := [issue for problem in snapshot.problems for issue in problem.issues]:
         raise FormatError(issues)
     raise _no_skill(path)
@@ -102,6 +107,10 @@ def _digests(directory: Path, skill: MeasuredSkill) -> dict[str, Digest]:
     except OSError as error:
         name = shown(str(error.filename))
         raise SourceError(f"{name} cannot be read: {error.strerror}; grant read access") from None
+
+
+def _folder_of(directory: Path, entry: SkillEntry) -> SkillFolder:
+    return SkillFolder(directory, entry.name, skill_files(entry) or {}, entry.frontmatter)
 
 
 def _directory_of(path: Path) -> Path:
@@ -305,7 +314,7 @@ def lint_paths(paths: Iterable[Path], *, profile: Profile | None = None) -> list
     """Lint the skills below the paths, each once; by the demands of the profile as well."""
     places: dict[_Place, Linted] = {}
     sizes: dict[str, dict[str, int]] = {}
-    for place, linted, files in _linted(paths):
+    for place, linted, files, _ in _linted(paths):
         if place not in places:
             places[place] = linted
             if linted.skill is not None:
@@ -314,10 +323,15 @@ def lint_paths(paths: Iterable[Path], *, profile: Profile | None = None) -> list
     return found if profile is None else _with_demands(found, profile, sizes)
 
 
-def _linted(paths: Iterable[Path]) -> Iterator[tuple[_Place, Linted, Mapping[str, int]]]:
+def lint_folders(path: Path) -> list[tuple[Linted, SkillFolder | None]]:
+    """Lint the skills below a path, each with its folder as a server would list it, unless it would not."""
+    return [(linted, folder) for _, linted, _, folder in _linted([path])]
+
+
+def _linted(paths: Iterable[Path]) -> Iterator[tuple[_Place, Linted, Mapping[str, int], SkillFolder | None]]:
     for path in paths:
         given = path.parent if _is_skill_md(path) else path
-        found = {place: (linted, files) for place, linted, files in _lint_root(parse_root(given), given)}
+        found = {row[0]: row for row in _lint_root(parse_root(given), given)}
         if not found:
             # A check that looked at nothing must not pass.
             raise SourceError(
@@ -325,7 +339,7 @@ def _linted(paths: Iterable[Path]) -> Iterator[tuple[_Place, Linted, Mapping[str
                 f"skillwire new {given / 'my-skill'} makes one"
             )
         for place in sorted(found):
-            yield place, *found[place]
+            yield found[place]
 
 
 def _with_demands(
@@ -403,10 +417,14 @@ def _skills(root: Root, given: Path) -> tuple[Walk, list[tuple[MeasuredSkill, Pa
     return walk, found
 
 
-def _lint_root(root: Root, given: Path) -> Iterator[tuple[_Place, Linted, Mapping[str, int]]]:
+def _lint_root(
+    root: Root, given: Path
+) -> Iterator[tuple[_Place, Linted, Mapping[str, int], SkillFolder | None]]:
     walk, skills = _skills(root, given)
     directories = {Path(skill.directory) for skill, _ in skills}
-    left_out = _left_out(root)
+    snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=Rules())
+    served = {skill.directory: skill.entry for skill in snapshot.skills.values()}
+    left_out = _left_out(snapshot.problems, served)
     for skill, directory in skills:
         linted = _lint(skill, directory, directories)
         refused = left_out.get(skill.directory, ())
@@ -416,21 +434,21 @@ def _lint_root(root: Root, given: Path) -> Iterator[tuple[_Place, Linted, Mappin
             rules = {issue.rule for issue in refused}
             kept = (issue for issue in linted.issues if issue.rule not in rules)
             linted = replace(linted, issues=(*found, *kept))
-        yield (skill.directory, ()), linted, skill.files
+        entry = served.get(skill.directory)
+        folder = _folder_of(directory, entry) if entry is not None else None
+        yield (skill.directory, ()), linted, skill.files, folder
     for problem in walk.problems:
         place = Path(problem.place)
         file = given / place.relative_to(root.path) if place.is_relative_to(root.path) else place
         rules = tuple(issue.rule for issue in problem.issues)
         issues = tuple(replace(issue, file=str(file)) for issue in problem.issues)
-        yield (problem.place, rules), Linted(None, issues), {}
+        yield (problem.place, rules), Linted(None, issues), {}, None
 
 
-def _left_out(root: Root) -> dict[str, tuple[Issue, ...]]:
-    """The errors of the skills that a server of this directory does not serve, by their directories."""
-    snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=Rules())
-    served = {skill.directory for skill in snapshot.skills.values()}
+def _left_out(problems: Iterable[Problem], served: Container[str]) -> dict[str, tuple[Issue, ...]]:
+    """The errors of the skills that a server does not serve, by their directories."""
     found: dict[str, tuple[Issue, ...]] = {}
-    for problem in snapshot.problems:
+    for problem in problems:
         if problem.place not in served:
             errors = tuple(issue for issue in problem.issues if issue.severity is Severity.ERROR)
             found[problem.place] = found.get(problem.place, ()) + errors
@@ -446,13 +464,19 @@ def _lint(skill: MeasuredSkill, directory: Path, directories: set[Path]) -> Lint
     issues = [replace(issue, file=str(directory / issue.file)) for issue in found]
     if skill.skill_md is None:
         return Linted(str(directory), tuple(issues))
+    file = str(directory / SKILL_FILE)
+    try:
+        document = parse_skill_md(skill.skill_md, file=file)
+    except FormatError:
+        document = None  # The linter says why, and reads what it can.
     issues += lint_skill(
         skill.skill_md,
         directory=Path(skill.directory).name,
         files=skill.files,
-        file=str(directory / SKILL_FILE),
+        file=file,
+        document=document,
     )
-    return Linted(str(directory), tuple(issues), estimate_tokens(skill.skill_md))
+    return Linted(str(directory), tuple(issues), estimate_tokens(skill.skill_md, document))
 
 
 def _text_issues(skill: MeasuredSkill, directories: set[Path]) -> Iterator[Issue]:
