@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 import pytest
@@ -25,6 +26,47 @@ class Ended:
 
 
 Run: TypeAlias = Callable[..., Ended]
+
+
+def runner(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *before: str,
+    after: tuple[str, ...] = (),
+) -> Run:
+    """Runs `skillwire` in this process, with these words before and after those of each call."""
+    from skillwire.cli import main
+
+    def start(*words: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["skillwire", *before, *map(str, words), *after])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(ended.value.code, out, err)
+
+    return start
+
+
+def hiding(run: Run, secrets: Callable[[], Iterable[str]]) -> Run:
+    """The same, and nothing that it prints has one of the secrets."""
+
+    def start(*words: object) -> Ended:
+        ended = run(*words)
+        for secret in secrets():
+            assert secret not in ended.out + ended.err
+        return ended
+
+    return start
+
+
+def new_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str = "work") -> Path:
+    """A home with nothing in it, and an empty working directory, which is returned."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    directory = tmp_path / work
+    directory.mkdir(exist_ok=True)
+    monkeypatch.chdir(directory)
+    return directory
 
 
 class Person:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from command_line import Run, runner
 from folder_server import FolderServer, folder_server
 from properties import QUICK_EXAMPLES
 from skillwire.clients import clients
@@ -91,6 +92,12 @@ def run_by_nobody() -> Generator[None]:
         for name in (*signs, "AI_AGENT", "AGENT"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `skillwire` in this process."""
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved, as_person
+from command_line import Run, approved, as_person, new_user
 from folder_server import FolderServer
-from skillwire.cli import main
 from terminals import SKILLWIRE, Terminal
 
 pytestmark = pytest.mark.process
@@ -19,29 +17,13 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: FolderServer) -> Path:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    directory = tmp_path / "work"
-    directory.mkdir()
-    monkeypatch.chdir(directory)
+    directory = new_user(tmp_path, monkeypatch)
     for name in ("refunds", "returns", "letters"):
         plant(f"served/{name}", f"How to do {name}.")
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'[servers.shop]\nurl = "{folders.at("served")}"\n')
     return directory
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
 
 
 def plant(directory: str, body: str) -> None:

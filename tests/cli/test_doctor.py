@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, person
+from command_line import Ended, Run, person, runner
 from skillwire.cli import main
 
 
@@ -26,14 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", "doctor", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
+    return runner(monkeypatch, capsys, "doctor")
 
 
 def findings(ended: Ended, level: str) -> list[dict[str, str]]:

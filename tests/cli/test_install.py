@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import Ended, Run
+from command_line import Run
 from install.samples import skill_md
 from install.workspaces import tree_of, write_skill
 from served import serving_http
 from skillwire.cli import install as install_module
-from skillwire.cli import install_setup, main
+from skillwire.cli import install_setup
 from skillwire.errors import SourceError
 from skillwire.install import StateFiles
 from skillwire.install.foreign_locks import ForeignSkill
@@ -48,18 +48,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def become(tmp_path: Path, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / user / name.lower()))
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
 
 
 def with_powers() -> None:

@@ -16,8 +16,7 @@ import pytest
 from keyring.backend import KeyringBackend
 
 from authorization_server import AuthorizationServer, authorization_server, browse, end_of
-from command_line import Ended, Run
-from skillwire.cli import main
+from command_line import Ended, Run, hiding
 from skillwire.cli.login import has_browser
 
 pytestmark = pytest.mark.slow
@@ -71,19 +70,8 @@ def server(tmp_path: Path) -> Generator[AuthorizationServer]:
 
 
 @pytest.fixture
-def run(
-    server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    def start(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        for secret in (*server.access, *server.refresh, *server.used):
-            assert secret not in out + err
-        return Ended(ended.value.code, out, err)
-
-    return start
+def run(server: AuthorizationServer, run: Run) -> Run:
+    return hiding(run, lambda: (*server.access, *server.refresh, *server.used))
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, as_person, person
+from command_line import Run, as_person, new_user, person
 from folder_server import FolderServer
-from skillwire.cli import main
 from skillwire.clients import clients
 from skillwire.consent import require_person
 from skillwire.consent.ask import open_terminal
@@ -48,25 +47,9 @@ WAYS = {
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    directory = tmp_path / "work"
-    directory.mkdir()
-    monkeypatch.chdir(directory)
+    directory = new_user(tmp_path, monkeypatch)
     plant("team/notes")
     return directory
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
 
 
 Inside = Callable[[dict[str, str]], None]

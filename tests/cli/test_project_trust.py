@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command_line import Ended, Person, Run, as_person
-from skillwire.cli import main
+from command_line import Person, Run, as_person, hiding
 from skillwire.host import state_paths
 from terminals import SKILLWIRE, Terminal
 
@@ -39,16 +37,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert SECRET not in out + err
-        return Ended(ended.value.code, out, err)
-
-    return start
+def run(run: Run) -> Run:
+    return hiding(run, lambda: [SECRET])
 
 
 def plant(directory: str) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import http.server
 import io
 import json
-import sys
 import threading
 import zipfile
 from collections.abc import Generator
@@ -15,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Person, Run, as_person
+from command_line import Person, Run, as_person
 from environments import bubblewrap
-from skillwire.cli import main
 
 pytestmark = pytest.mark.process
 
@@ -53,18 +51,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.chdir(directory)
     return directory
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
 
 
 def test_a_script_asks_once_and_runs(run: Run, work: Path) -> None:

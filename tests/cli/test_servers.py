@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved, as_person
+from command_line import Run, approved, as_person, hiding
 from folder_server import FolderServer
-from skillwire.cli import main
 from skillwire.host import ServerAddress
 from skillwire.host.config.text import parse_config
 from terminals import Terminal
@@ -35,16 +34,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert SECRET not in out + err
-        return Ended(ended.value.code, out, err)
-
-    return start
+def run(run: Run) -> Run:
+    return hiding(run, lambda: [SECRET])
 
 
 def user_file(home: Path) -> Path:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, as_person
+from command_line import Run, as_person, new_user
 from folder_server import FolderServer
-from skillwire.cli import main
 from skillwire.sources.directory import authoring
 
 SAMPLES = Path(__file__).parents[2] / "examples/skills"
@@ -18,25 +16,9 @@ SAMPLES = Path(__file__).parents[2] / "examples/skills"
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    directory = tmp_path / "work"
-    directory.mkdir()
+    directory = new_user(tmp_path, monkeypatch)
     shutil.copytree(SAMPLES, directory / "skills")
-    monkeypatch.chdir(directory)
     return directory
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
 
 
 def test_a_folder_is_signed_and_checked_and_a_change_is_named(run: Run, work: Path) -> None:

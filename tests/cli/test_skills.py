@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved, as_person
+from command_line import Run, approved, as_person, new_user
 from folder_server import FolderServer
-from skillwire.cli import main
 from skillwire.sources import scan_cache_directory
 from terminals import Terminal
 from trees import scanned
@@ -28,24 +27,7 @@ Serving = Callable[..., str]
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home and a working directory of no meaning."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    directory = tmp_path / "work"
-    directory.mkdir()
-    monkeypatch.chdir(directory)
-    return directory
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
+    return new_user(tmp_path, monkeypatch)
 
 
 def plant(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run
-from skillwire.cli import main
+from command_line import Run, runner
 from skillwire.host.styles import all_styles
 from trees import write_skill
 
@@ -24,14 +22,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     write_skill(tmp_path / "work/own/reports")
     monkeypatch.chdir(tmp_path / "work")
 
-    def start(command: str, *arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", command, *arguments, "--dir", "own"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
+    return runner(monkeypatch, capsys, after=("--dir", "own"))
 
 
 def names(run: Run, *options: str) -> set[str]:

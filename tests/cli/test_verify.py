@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run
+from command_line import Ended, Run, runner
 from interop.processes import SKILLWIRE, listening
-from skillwire.cli import main
 from skillwire.conformance import RULES
 
 TESTS = Path(__file__).parent.parent
@@ -23,14 +22,12 @@ SKILLS = TESTS.parent / "examples/skills"
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    verify = runner(monkeypatch, capsys, "verify")
+
     def start(*arguments: str, **env: str) -> Ended:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", ["skillwire", "verify", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
+        return verify(*arguments)
 
     return start
 

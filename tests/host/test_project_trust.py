@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import new_user
 from skillwire.errors import SourceError
 from skillwire.host import EventKind, SkillHost, state_paths
 from skillwire.host.config.server import SeenFile, TrustedFiles
@@ -19,11 +20,7 @@ TEXT = '[servers.evil]\ncommand = "touch"\nargs = ["started"]\nconnect_seconds =
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    directory = tmp_path / "work"
-    directory.mkdir()
-    monkeypatch.chdir(directory)
+    directory = new_user(tmp_path, monkeypatch)
     FILE.write_text(TEXT, "utf-8")
     return directory
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run
+from command_line import Run, new_user
 from install.workspaces import Machine, write_skill
 from publishers import new_key
-from skillwire.cli import main
 from skillwire.install import Installer, SkillFetcher
 from skillwire.skill import digest_of
 from skillwire.sources.directory.authoring import new_key_pair
@@ -208,11 +206,7 @@ async def test_a_rollback_keeps_the_signer_of_the_version(tmp_path: Path) -> Non
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    directory = tmp_path / "work"
-    directory.mkdir()
-    monkeypatch.chdir(directory)
+    directory = new_user(tmp_path, monkeypatch)
     config = tmp_path / "xdg_config_home/skillwire"
     config.mkdir(parents=True)
     new_key_pair(config / "acme.pem")
@@ -221,15 +215,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
+def run(work: Path, run: Run) -> Run:
+    """Commands in that directory."""
+    return run
 
 
 def test_a_missing_signer_is_reported_and_not_accepted_by_yes(run: Run, tmp_path: Path) -> None:
