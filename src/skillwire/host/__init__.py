@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
+    from skillwire.host.admin import FileComparison as FileComparison
     from skillwire.host.admin import HostAdmin as HostAdmin
+    from skillwire.host.admin import SkillReview as SkillReview
     from skillwire.host.cache import CachedFile as CachedFile
     from skillwire.host.cache import SkillCache as SkillCache
     from skillwire.host.config.config import ConfiguredPublisher as ConfiguredPublisher
@@ -46,8 +48,6 @@ if TYPE_CHECKING:
     from skillwire.host.model import ReadRequest as ReadRequest
     from skillwire.host.model import Tool as Tool
     from skillwire.host.model import ToolResult as ToolResult
-    from skillwire.host.review import FileComparison as FileComparison
-    from skillwire.host.review import SkillReview as SkillReview
     from skillwire.host.scripts import ScriptCallback as ScriptCallback
     from skillwire.host.scripts import ScriptRequest as ScriptRequest
     from skillwire.host.scripts import ScriptResult as ScriptResult
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
-        "admin": "HostAdmin",
+        "admin": "FileComparison HostAdmin SkillReview",
         "cache": "CachedFile SkillCache",
         "config.config": "ConfiguredPublisher ConfiguredServer HostConfig load_publishers",
         "config.file": "agents_may_install load_config project_file",
@@ -89,7 +89,6 @@ export(
         "loader": "OnPreview SkillFiles",
         "logins": "Keyring Login LoginStore",
         "model": "Handler ReadCallback ReadRequest Tool ToolResult",
-        "review": "FileComparison SkillReview",
         "scripts": "ScriptCallback ScriptRequest ScriptResult ScriptRunner",
         "search": "SearchMatch",
         "server_tools": "ServerTool ToolCallback ToolRequest",
