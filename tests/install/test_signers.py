@@ -252,7 +252,10 @@ def test_a_source_that_requires_a_publisher_is_refused_by_add(run: Run, tmp_path
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.write_text(config.read_text() + '[sources."./team*"]\nrequire = "acme"\n')
     ended = run("add", "./team", "--yes")
-    assert (ended.code, "the publisher acme is required, and the skill is not signed" in ended.err) == (12, True)
+    assert (ended.code, "the publisher acme is required, and the skill is not signed" in ended.err) == (
+        12,
+        True,
+    )
     run("sign", folder, "--key", config.parent / "acme.pem")
     assert run("add", "./team", "--yes").code == 0
 
