@@ -55,7 +55,7 @@ class OAuthSettings:
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """What a client needs to know to sign in (RFC 9728)."""
+        """The metadata that a client needs to sign in (RFC 9728)."""
         return {
             "resource": self.audience,
             "authorization_servers": [self.issuer],

@@ -68,7 +68,8 @@ class HostSkills(ContextProvider):
         )
 
     async def question(self, request: Any) -> CallQuestion | None:
-        """What to ask the user about an approval request; `None` when the call needs no answer of theirs."""
+        """The question to the user about an approval request; `None` when the call needs no answer of
+        theirs."""
         call = request.function_call
         arguments = call.parse_arguments() or {}
         return await self._shown.show(self._host, call.name, arguments, await self._servers())

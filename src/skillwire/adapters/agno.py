@@ -54,7 +54,8 @@ class HostSkills(Skills):
         return [self._function(tool, is_async=_has_loop()) for tool in tools]
 
     async def question(self, requirement: Any) -> CallQuestion | None:
-        """What to ask the user about a requirement of a paused run; `None` when nothing has to be asked."""
+        """The question to the user about a requirement of a paused run; `None` when nothing has to be
+        asked."""
         call = requirement.tool_execution
         return await self._shown.show(self._host, call.tool_name, call.tool_args or {}, self._server_tools)
 

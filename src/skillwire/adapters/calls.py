@@ -27,7 +27,7 @@ _NAME_CHARS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallQuestion:
-    """What to ask the user before a call continues."""
+    """A question for the user, which decides whether a call continues."""
 
     text: str
     """The question in plain lines. What a skill says of itself is cleaned, and quoted as its own words."""

@@ -60,7 +60,8 @@ class AgentSkills:
         return [self._tool(tool) for tool in all_tools(self._host, self._server_tools, search=True)]
 
     def question(self, item: ToolApprovalItem) -> CallQuestion | None:
-        """What to ask the user about an interruption; `None` when it is not about a skill of this host."""
+        """The question to the user about an interruption; `None` when it is not about a skill of this
+        host."""
         return self._questions.get(str(field(item.raw_item, "call_id")))
 
     def _tool(self, tool: Tool) -> FunctionTool:

@@ -403,7 +403,7 @@ class ActiveSkill:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What to put back, as a tool result or a user message, never as a system message (SEC-12)."""
+    """The text to put back, as a tool result or a user message, never as a system message (SEC-12)."""
 
     text: str
     replayed: tuple[str, ...]

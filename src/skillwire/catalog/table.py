@@ -96,7 +96,7 @@ class Collision:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one update did.
+    """The skills that one update added, changed and removed.
 
     `repeated` are the skills that were listed twice with different content; the first is used. `collisions`
     are those that the update brought about, not those that were there before.

@@ -162,7 +162,8 @@ def opencode(server: ClientServer) -> dict[str, object]:
 
 
 def shown_entry(client: Client, server: ClientServer) -> str:
-    """What a person gives to a client, so that it uses a server: its own command, or a part of its file."""
+    """The entry that a person gives to a client, so that it uses a server: its own command, or a part of
+    its file."""
     config = client.config
     return config.command(server) if config and config.command else render_entry(client, server)
 

@@ -1,4 +1,4 @@
-"""What people decided about skills: the records and their store, the question to a person, the state."""
+"""Decisions of people about skills: the records and their store, the question to a person, the state."""
 
 from __future__ import annotations
 

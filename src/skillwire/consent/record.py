@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 DIRECTORY: Final = "directory:"
-"""What the identity of a local directory starts with."""
+"""The first part of the identity of a local directory."""
 
 _UNREADABLE: Final = (FormatError, ValueError, TypeError, AttributeError, RecursionError)
 
@@ -54,7 +54,7 @@ class Key(NamedTuple):
 
 
 class Decided(StrEnum):
-    """What was decided about a skill."""
+    """The decisions about a skill."""
 
     APPROVED = "approved"
     """These files may be loaded, with these grants."""
@@ -87,7 +87,8 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What one person decided about one skill. Nothing of it was checked yet when it comes from a database.
+    """The decisions of one person about one skill. Nothing of it was checked yet when it comes from a
+    database.
 
     `approval` and the other properties read it: what cannot be read approves nothing.
     """
@@ -129,11 +130,11 @@ class Record:
         return self.last.digest if self.last.decision == Decided.DECLINED else None
 
     def approval(self, origin: Origin | None = None) -> Approval | None:
-        """What is approved, under the label that its server has now."""
+        """The approval, under the label that its server has now."""
         return self._approval(origin) if self.is_approved else None
 
     def ended(self, origin: Origin | None = None) -> Approval | None:
-        """What was approved before the skill changed or was declined. It allows nothing."""
+        """The approval from before the skill changed or was declined. It allows nothing."""
         return None if self.last.decision == Decided.APPROVED else self._approval(origin)
 
     def _approval(self, origin: Origin | None) -> Approval | None:
@@ -378,7 +379,7 @@ class ConsentBackend(Protocol):
 
     @property
     def remark(self) -> str:
-        """What the user should know about it."""
+        """A remark for the user about it."""
         ...
 
     def stamp(self) -> tuple[int, ...]:
@@ -390,7 +391,7 @@ class ConsentBackend(Protocol):
         ...
 
     def history(self, key: Key) -> list[Decision]:
-        """What was decided about one skill, the latest last."""
+        """The decisions about one skill, the latest last."""
         ...
 
     def update(self, changes: Mapping[Key, Change]) -> list[Record]:

@@ -91,7 +91,7 @@ class SqliteConsent:
         return self._read(lambda database: _select(database, key), default=[])
 
     def history(self, key: Key) -> list[Decision]:
-        """What was decided about one skill, the latest last."""
+        """The decisions about one skill, the latest last."""
 
         def select(database: sqlite3.Connection) -> list[Decision]:
             rows = database.execute(f"{_HISTORY} {_ABOUT} ORDER BY number", key).fetchall()

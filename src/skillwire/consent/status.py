@@ -34,7 +34,7 @@ UNCHECKED: Final = "signature not checked yet"
 
 
 class State(StrEnum):
-    """What would happen on a load."""
+    """The result that a load would have."""
 
     OWN = "own files"
     """The user's own files: no approval is needed."""
@@ -87,7 +87,7 @@ class ApprovalStatus:
 
 
 def status_of(candidate: AdmissionRequest, *, limits: Limits) -> ApprovalStatus:
-    """What would happen on a load, determined without loading."""
+    """The result that a load would have, determined without loading."""
     try:
         entry = check_entry(candidate.entry, limits=limits)
     except SkillwireError as error:

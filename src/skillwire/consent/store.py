@@ -70,7 +70,7 @@ class ConsentStore:
 
     @property
     def remark(self) -> str:
-        """What the user should know about the file: that it was damaged."""
+        """A remark for the user about the file: that it was damaged."""
         return self._backend.remark
 
     def bind(self, identities: Mapping[Origin, str]) -> None:
@@ -78,7 +78,7 @@ class ConsentStore:
         self._identities = identities
 
     def identity(self, origin: Origin) -> str:
-        """What identifies an origin in the database."""
+        """The identity of an origin in the database."""
         return self._identities.get(origin) or by_label(origin)
 
     def key(self, origin: Origin, uri: SkillUri, caller: str = "") -> Key:
@@ -125,7 +125,7 @@ class ConsentStore:
                 self._on_problem(str(error))
 
     def record(self, key: Key) -> Record:
-        """What is known of a skill, as it was last read; an empty record if that is nothing."""
+        """The record of a skill, as it was last read; an empty one if nothing was decided."""
         return self._records.get(key) or Record(key=key)
 
     def knows(self, key: Key) -> bool:
@@ -133,7 +133,7 @@ class ConsentStore:
         return key in self._records or key in self._of_session
 
     def session(self, key: Key) -> Approval | None:
-        """What was approved of a skill for as long as this process runs."""
+        """The approval of a skill for as long as this process runs."""
         return self._of_session.get(key)
 
     async def fetch(self, key: Key) -> Record:
@@ -172,7 +172,7 @@ class ConsentStore:
         return self.revision if declined else 0
 
     async def history(self, key: Key) -> tuple[Decision, ...]:
-        """What was decided about a skill, the latest first."""
+        """The decisions about a skill, the latest first."""
         decisions = await self._in_thread(partial(self._backend.history, key), abandon=True)
         return tuple(reversed(decisions))
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """What a gateway does beyond serving."""
+    """The options of a gateway beyond those of a server."""
 
     approval: GatewayApproval = "required"
     """Who approves skills: each caller, the host behind the gateway (`listed`), or the lock (`locked`)."""
@@ -299,7 +299,7 @@ class Gateway:
         return server
 
     def health(self) -> dict[str, object]:
-        """What works and what does not, for the operator."""
+        """The state of the gateway, for its operator."""
         host = self._shared.host
         reasons = [{"server": origin.label, "reason": reason} for origin, reason in self._shared.reasons()]
         counts: dict[str, int] = {}

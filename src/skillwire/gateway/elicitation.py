@@ -263,7 +263,7 @@ Record: TypeAlias = Callable[[str, CallerQuestion | Unapproved, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalQuestion:
-    """What a caller is asked: may this skill be loaded with exactly the files of this digest?"""
+    """The question to a caller: may this skill be loaded with exactly the files of this digest?"""
 
     label: str
     """What the user calls its server."""

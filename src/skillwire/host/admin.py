@@ -102,7 +102,7 @@ class SkillReview:
 
     @property
     def granted(self) -> tuple[str, ...]:
-        """What the user granted beyond reading, in words."""
+        """The grants of the user beyond reading, in words."""
         given = (
             ("its tools", self.status.grants.allowed_tools),
             ("running code", self.status.grants.execute_code),
@@ -249,7 +249,7 @@ class HostAdmin:
         return await self._approver.signatures.check(skill, self._fetcher.preview, publishers)
 
     def known_signature(self, skill: HostSkill) -> SignatureVerdict | None:
-        """What is known of a skill's signature without fetching it; `None` when it has not been checked."""
+        """The verdict on a skill's signature without fetching it; `None` when it has not been checked."""
         return self._approver.signatures.known(skill)
 
     @property
@@ -268,7 +268,7 @@ class HostAdmin:
         await signatures.check_all(skills, self._fetcher.preview)
 
     def review(self, skill: HostSkill, *, caller: str = "") -> SkillReview:
-        """What a person is shown of a skill before they decide. The user is not asked.
+        """The review of a skill, for a person who decides about it. The user is not asked.
 
         With `caller`, what a caller of a gateway is shown: their approval status instead of the user's.
         """
@@ -284,7 +284,7 @@ class HostAdmin:
         )
 
     async def history(self, skill: HostSkill, *, caller: str = "") -> tuple[Decision, ...]:
-        """What the user, or a caller of a gateway, decided about a skill, the latest first."""
+        """The decisions of the user, or of a caller of a gateway, about a skill, the latest first."""
         return await self.approvals.history(self.approvals.key(skill.origin, skill.uri, caller))
 
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:

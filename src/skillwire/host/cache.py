@@ -85,7 +85,7 @@ class SkillCache:
         return data if digest_of(data) == digest else None
 
     async def fetch(self, origin: Origin, uri: SkillUri, digest: Digest) -> bytes | None:
-        """What `get` gives, read in a worker thread."""
+        """The same as `get`, read in a worker thread."""
         return await anyio.to_thread.run_sync(self.get, origin, uri, digest, abandon_on_cancel=True)
 
     async def stored(self, origin: Origin, uris: Iterable[SkillUri]) -> frozenset[SkillUri]:
@@ -97,14 +97,14 @@ class SkillCache:
         return await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
 
     async def store(self, file: VerifiedFile, *, approved: bool = False) -> bool:
-        """What `put` does, written in a worker thread."""
+        """The same as `put`, written in a worker thread."""
         stored = await anyio.to_thread.run_sync(self._put, file, approved)
         if stored:
             self._tell(file.origin, file.uri)
         return stored
 
     async def forget_server(self, origin: Origin) -> int:
-        """What `remove_server` does, in a worker thread."""
+        """The same as `remove_server`, in a worker thread."""
         removed = await anyio.to_thread.run_sync(self._remove_server, origin)
         for file in removed:
             self._tell(origin, file.uri)

@@ -29,7 +29,7 @@ _logger = logging.getLogger("skillwire.host")
 
 
 class EventKind(StrEnum):
-    """What an event is about."""
+    """The kinds of events."""
 
     ADDED = "added"
     """A skill can be used that was not there before."""
@@ -96,7 +96,7 @@ class LeftOut:
 
 
 class EventLog:
-    """What happened to the skills of a host, and what does not work now: `host.log`."""
+    """The events of a host, and its current failures: `host.log`."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
@@ -108,7 +108,7 @@ class EventLog:
         self._remarked: set[str] = set()
 
     async def events(self) -> AsyncGenerator[Event]:
-        """What happened since the host was opened, then what happens, until it is closed."""
+        """The events since the host was opened, then new ones, until it is closed."""
         heard = self._recorded - len(self._events)
         while True:
             # A listener that is slower than the log loses the oldest events; it never delays others.
@@ -130,7 +130,7 @@ class EventLog:
         return tuple(self._events)
 
     def failures(self) -> tuple[Failure, ...]:
-        """What does not work now: servers that cannot be reached, directories that cannot be read."""
+        """The current failures: servers that cannot be reached, directories that cannot be read."""
         return tuple(self._failures.values())
 
     def left_out(self) -> tuple[LeftOut, ...]:

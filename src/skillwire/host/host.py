@@ -384,7 +384,7 @@ class SkillHost:
         await self._parts.inventory.refresh(label, expired_only=expired_only)
 
     async def mentions(self, message: str) -> str:
-        """What to add to a user's message that names skills as `$name` or `$server/name`.
+        """The text to add to a user's message that names skills as `$name` or `$server/name`.
 
         A local skill is loaded and its text is there. For a server's skill it is the call that loads it.
         """

@@ -29,7 +29,7 @@ KEYRING: Final = "the system keyring"
 
 
 class Keyring(Protocol):
-    """What is used of a keyring."""
+    """The part of a keyring that is used."""
 
     def get_password(self, service: str, username: str) -> str | None: ...
     def set_password(self, service: str, username: str, password: str) -> None: ...

@@ -66,7 +66,7 @@ class ScriptRequest:
 
     @property
     def sentence(self) -> str:
-        """What is asked for, in one line."""
+        """The request in one line."""
         if self.packages:
             return f"installs {', '.join(self.packages)} from the package index"
         asks = ", ".join(str(grant) for grant in (self.grants if self.is_first else self.new))
@@ -92,7 +92,7 @@ class ScriptRunner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResult:
-    """What came out of a run. `files` are those that it wrote into the folder of a call with `files`."""
+    """The result of a run. `files` are those that it wrote into the folder of a call with `files`."""
 
     skill: HostSkill
     script: str

@@ -77,7 +77,8 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
-    """What a user or an administrator turned off. Turning a server off removes its skills at once."""
+    """The servers and skills that a user or an administrator turned off. Turning a server off removes its
+    skills at once."""
 
     admin: bool = True
     """An administrator's switch for skills of servers."""

@@ -41,7 +41,7 @@ _POLICY_SECONDS: Final = 1
 
 
 class HostComponents:
-    """What a `SkillHost` consists of. Nothing is opened by making it: no file, no connection."""
+    """The parts of a `SkillHost`. Nothing is opened by making it: no file, no connection."""
 
     def __init__(
         self,

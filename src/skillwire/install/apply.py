@@ -366,7 +366,7 @@ def _advice(error: OSError, reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InstallReport:
-    """What was done, by the names of skills.
+    """The result of a command, by the names of skills.
 
     Nothing is missing if `stopped`, `refused` and `failures` are empty.
     """

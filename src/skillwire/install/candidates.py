@@ -274,7 +274,7 @@ def not_what_is_pinned(skill: LockedSkill, actual: str) -> VerificationError:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What would be installed. A candidate in `known` is installed already, as it is."""
+    """The skills that would be installed. A candidate in `known` is installed already, as it is."""
 
     candidates: tuple[Candidate, ...]
     before: Mapping[str, LockedSkill] = field(default_factory=dict[str, LockedSkill])
@@ -375,7 +375,7 @@ class Freshness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a source says about one pinned skill."""
+    """The answer of a source about one pinned skill."""
 
     skill: LockedSkill
     freshness: Freshness

@@ -142,7 +142,7 @@ class SkillFetcher:
         return self._failure(skill, decision)
 
     def facts(self, skill: LockedSkill, entry: SkillEntry, signature: SignatureVerdict) -> AdmissionRequest:
-        """What decides whether a skill may be installed from where it comes from."""
+        """The rules that decide whether a skill may be installed from where it comes from."""
         loaded = current_policy(self.base)
         sources = self.source_names(skill)
         return AdmissionRequest(
@@ -216,7 +216,7 @@ class SkillFetcher:
         return {path, from_root, os.path.realpath(from_root)}
 
     async def fetch_latest(self, skills: Iterable[LockedSkill]) -> FetchResult:
-        """What the sources of pinned skills have now under their names."""
+        """The current skills of the sources of pinned ones, under their names."""
         names: dict[str, set[str]] = defaultdict(set)
         urls: dict[str, str] = {}
         for skill in skills:

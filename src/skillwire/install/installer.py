@@ -345,7 +345,7 @@ class Installer:
         )
 
     def adoptable(self, steps: Iterable[Step]) -> tuple[Candidate, ...]:
-        """What is on disk where a plan stopped, as skills that could be pinned as they are."""
+        """The skills on disk where a plan stopped, as skills that could be pinned as they are."""
         adopted: list[Candidate] = []
         for step in steps:
             if step.skill is None or step.target != CANONICAL_TARGET:

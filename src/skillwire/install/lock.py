@@ -48,7 +48,7 @@ _MAGIC: Final = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\x
 
 @dataclass(frozen=True, slots=True)
 class Powers:
-    """What a skill asks for: patterns of tools, and files that can be run."""
+    """The permissions that a skill asks for: patterns of tools, and files that can be run."""
 
     allowed_tools: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Powers:
         return bool(self.allowed_tools or self.scripts)
 
     def missing(self, grants: Grants) -> Powers:
-        """What is asked for and not granted."""
+        """The permissions that are asked for and not granted."""
         return Powers(
             () if grants.allowed_tools else self.allowed_tools, () if grants.execute_code else self.scripts
         )
@@ -77,7 +77,7 @@ class Powers:
         )
 
     def beyond(self, other: Powers) -> Powers:
-        """What this asks for that the other did not."""
+        """The permissions that this asks for and the other did not."""
         return Powers(
             tuple(tool for tool in self.allowed_tools if tool not in other.allowed_tools),
             tuple(path for path in self.scripts if path not in other.scripts),
@@ -162,7 +162,7 @@ class Pin:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What stays the same when the source publishes another version."""
+        """The key that stays the same when the source publishes another version."""
         keys = {
             "mcp": ("server", "uri"),
             "git": ("repository", "path"),

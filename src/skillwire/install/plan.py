@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StepKind(StrEnum):
-    """What is done at one place."""
+    """The kinds of steps at one place."""
 
     CURRENT = "current"
     """Nothing: it matches the lock."""
@@ -109,7 +109,7 @@ MISSING: Final = Missing()
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What Skillwire installed at a place: a copy of one of these versions, or a link to the canonical one.
+    """The installation at a place: a copy of one of these versions, or a link to the canonical one.
 
     There are two versions if an installation was interrupted: either may be there.
     """
@@ -133,7 +133,7 @@ class FileDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What is done with one skill at one place."""
+    """An action for one skill at one place."""
 
     name: str
     target: str

@@ -75,7 +75,7 @@ class Workspace:
 
     @property
     def option(self) -> str:
-        """What a command line needs to mean this workspace: empty, or ` --user`."""
+        """The option by which a command line means this workspace: empty, or ` --user`."""
         return " --user" if self.scope is Scope.USER else ""
 
     # The lock file
@@ -332,7 +332,7 @@ class PlanRun:
 
     @property
     def accepted(self) -> tuple[LockedSkill, ...]:
-        """What the user has just approved, as far as it is installed now."""
+        """The skills that the user has just approved and that are installed now."""
         outcomes = self.writer.outcomes
         there = {one.step.name for one in outcomes if one.done}
         there |= {step.name for step in self.made.steps if step.act is StepKind.CURRENT}

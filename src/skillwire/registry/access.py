@@ -43,7 +43,7 @@ _SUBJECT: Final = re.compile(r"anyone|(?:token|user|group):[^\s\x00-\x1f\x7f]{1,
 
 
 class Role(IntEnum):
-    """What a caller may do. Each role includes those before it."""
+    """The roles of callers. Each role includes those before it."""
 
     READ = 1
     PUBLISH = 2

@@ -72,7 +72,7 @@ class LintedSkill:
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What became of a skill, by the path of its folder: it was published, or why not."""
+    """The result for one skill, by the path of its folder: the published version, or the error."""
 
     path: str
     published: Published | None = None

@@ -40,7 +40,7 @@ class SharedConsent:
             return _select(connection, key)
 
     def history(self, key: Key) -> list[Decision]:
-        """What was decided about one skill, the latest last."""
+        """The decisions about one skill, the latest last."""
         columns = [consent_history.c[name] for name in DECISION_COLUMNS]
         query = sa.select(*columns).where(_about(consent_history, key)).order_by(consent_history.c.number)
         with self._store.reading() as connection:

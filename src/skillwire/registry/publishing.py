@@ -253,7 +253,7 @@ class Publishing:
         return prune(self._store, keep=keep, by=by, progress=progress)
 
     def waiting_uploads(self) -> list[UploadRow]:
-        """What was sent and not published, by namespace and sender, the oldest first."""
+        """The files that were sent and not published, by namespace and sender, the oldest first."""
         query = (
             sa.select(
                 uploads.c.namespace,

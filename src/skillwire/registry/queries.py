@@ -215,7 +215,7 @@ Row: TypeAlias = Mapping[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a caller may see: the namespaces (`None` for all), in the versions of one channel."""
+    """The skills that a caller may see: the namespaces (`None` for all), in the versions of one channel."""
 
     channel: str = "stable"
     namespaces: frozenset[str] | None = None

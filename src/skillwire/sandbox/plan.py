@@ -85,7 +85,7 @@ _SHEBANG: Final = re.compile(rb"#![ \t]*(\S+)(?:[ \t]+([^\r\n]*))?")
 
 
 class GrantKind(StrEnum):
-    """What a grant gives."""
+    """The kinds of grants."""
 
     READ = "read"
     """A file or folder, to read."""
@@ -240,7 +240,7 @@ class SandboxPlan:
 
     @property
     def paths(self) -> tuple[Grant, ...]:
-        """What is mounted for grants; a folder comes before what is inside it, and reading before writing."""
+        """The mounts of grants; a folder comes before what is inside it, and reading before writing."""
         return tuple(
             sorted((one for one in self.grants if one.kind.is_path), key=lambda one: (one.value, one.kind))
         )
@@ -314,11 +314,11 @@ class SandboxPlan:
         return options
 
     def command(self) -> list[str]:
-        """What runs inside."""
+        """The command that runs inside."""
         return [*self.interpreter, *([f"{SKILL}/{self.script}"] if self.script else []), *self.arguments]
 
     def explanation(self) -> list[tuple[str, str]]:
-        """What the script gets, and why, for a person to read."""
+        """The permissions of the script, with reasons, for a person to read."""
         limits = self.limits
         reads = [
             f"{SKILL}, the files of its skill as they were approved",

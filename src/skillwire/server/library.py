@@ -41,7 +41,7 @@ ToolsMode: TypeAlias = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyFeatures:
-    """What is served to clients without the extension; `docs/clients.md` says which client uses what.
+    """The features for clients without the extension; `docs/clients.md` says which client uses what.
 
     `index` is the draft whose format `skill://index.json` has. With `tools="auto"`, the tools are hidden from
     clients with the extension; with `every_tool`, the tools for searching and for listing files are always
@@ -394,7 +394,7 @@ class SkillLibrary:
             source.follow(uris)
 
     async def problems(self) -> Sequence[Problem]:
-        """What the sources left out, including skills that another source already serves."""
+        """The skills that the sources left out, including those that another source already serves."""
         lost = (await self.catalog()).settled.lost
         return [*(problem for source in self.sources for problem in source.problems()), *map(_taken, lost)]
 

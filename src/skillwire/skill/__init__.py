@@ -1,4 +1,4 @@
-"""What a skill is: names, URIs, frontmatter, digests and entries. Pure."""
+"""Skills: names, URIs, frontmatter, digests and entries. Pure."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftDetails:
-    """What is special about an entry of an older dialect.
+    """The details of an entry of an older dialect.
 
     `carried` are the frontmatter fields that were listed, the only ones that can be compared (VER-2); `None`
     means all. `digests` are known digests of a skill whose list of files is incomplete. No server called an

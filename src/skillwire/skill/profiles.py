@@ -68,7 +68,7 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a profile demands and a skill does not meet. `skill` is empty for the skills together."""
+    """A demand of a profile that a skill does not meet. `skill` is empty for the skills together."""
 
     rule: str
     skill: str
@@ -84,7 +84,8 @@ def profile_named(name: str) -> Profile:
 
 
 def unmet_demands(profile: Profile, skills: Mapping[str, Mapping[str, int]]) -> Iterator[Demand]:
-    """What the skills of one server exceed. `skills` has the sizes of files by path, for each skill."""
+    """The demands that the skills of one server do not meet. `skills` has the sizes of files by path, for
+    each skill."""
     where = profile.title
     if profile.skills is not None and len(skills) > profile.skills:
         message = f"{len(skills)} skills; {where} takes {profile.skills}"

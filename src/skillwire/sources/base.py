@@ -158,7 +158,7 @@ class Source(Protocol):
         """Discard caches, so that the next `list_entries` is current."""
 
     def problems(self) -> Sequence[Problem]:
-        """What was left out when the skills were last listed, and why."""
+        """The skills that were left out when they were last listed, and why."""
         return ()
 
     def ttl_ms(self, uri: str | None, most: int) -> int:

@@ -59,7 +59,7 @@ from skillwire.trust.signatures import SignatureVerdict, signer_change, signer_t
 
 
 class Purpose(StrEnum):
-    """What the skill is admitted for."""
+    """The purposes for which a skill is admitted."""
 
     LIST = "list"
     """To be shown to people, with its approval status. Steps 1 to 4 decide."""

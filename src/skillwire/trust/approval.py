@@ -30,7 +30,7 @@ ResourceSet: TypeAlias = frozenset[tuple[SkillUri, Digest]]
 
 
 class ApprovalMode(StrEnum):
-    """What a user decided about all skills of one server."""
+    """The decision of a user about all skills of one server."""
 
     PROMPT = "prompt"
     """Ask about skills that are not approved."""
@@ -99,7 +99,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """What a skill may do beyond being read. The user grants each to one skill (SEC-2, SEC-4)."""
+    """The permissions of a skill beyond being read. The user grants each to one skill (SEC-2, SEC-4)."""
 
     allowed_tools: bool = False
     execute_code: bool = False
@@ -114,7 +114,7 @@ ALL_GRANTS: Final = Grants(allowed_tools=True, execute_code=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """What the user agreed to (SEC-6).
+    """The approval of a user: the files that they agreed to (SEC-6).
 
     A `bound` approval covers all files of an entry, any other the files of a dynamic skill that were shown.
     """

@@ -57,7 +57,7 @@ _ODD_BUNDLE: Final = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class SignatureState(StrEnum):
-    """What is known about the signature of a skill."""
+    """The verdict on the signature of a skill."""
 
     SIGNED = "signed"
     """Signed by a configured publisher, over exactly these files."""

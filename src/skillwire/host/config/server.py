@@ -253,7 +253,7 @@ class ServerConfig:
 
     @property
     def identity(self) -> str:
-        """What identifies this server, independent of its label: a digest of its URL or command. Approvals
+        """The identity of this server, independent of its label: a digest of its URL or command. Approvals
         and cached files are stored under it. It holds no secret and does not change when one is replaced that
         is sent in a header, a variable or the usual parameters of a URL. Empty for a server of this process.
         """

@@ -276,7 +276,8 @@ def no_files(origin: Origin, uri: SkillUri) -> Sequence[SkillUri]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderContext:
-    """What texts are rendered with: the limits, the salt of the fences, and what is known about files."""
+    """The context in which texts are rendered: the limits, the salt of the fences, and what is known about
+    files."""
 
     limits: Limits = DEFAULT_LIMITS
     salt: bytes = b""
@@ -308,7 +309,7 @@ class Question(Protocol):
 
 
 class Actions(Protocol):
-    """What a tool can do with the host. Every action goes through approval and verification."""
+    """The actions of a tool on its host. Every action goes through approval and verification."""
 
     async def load_for_model(self, name: str, server: str | None = None) -> str:
         """Load a skill and return its text."""

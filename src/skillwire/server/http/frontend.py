@@ -56,7 +56,7 @@ Gauges: TypeAlias = Mapping[str, tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[C]):
-    """What serves a path, or with `is_prefix` everything below it."""
+    """The handler of a path, or with `is_prefix` everything below it."""
 
     path: str
     serve: Callable[[C, Scope, Receive, Send], Awaitable[None]]

@@ -32,7 +32,7 @@ V = TypeVar("V")
 
 
 class Endpoint(Protocol):
-    """What serves a view: an ASGI application that runs in a task of its own."""
+    """The endpoint of a view: an ASGI application that runs in a task of its own."""
 
     async def run(self, stopping: asyncio.Event, started: asyncio.Event) -> None: ...
     def end_streams(self) -> None: ...
