@@ -10,6 +10,7 @@ import os
 import posixpath
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -181,7 +182,9 @@ class SkillFetcher:
             return (url_name(pin.get("index")),)
         if pin.kind == "package":
             return (f"package:{pin.get('package')}",)
-        path = (self.base / expand_user(pin.get("path"))).resolve()
+        path = self.base / expand_user(pin.get("path"))
+        with suppress(ValueError):  # A NUL character: reading it says that it is not a path.
+            path = path.resolve()
         if pin.kind == "archive":
             return (f"file:{path}",)
         return f"folder:{'project' if path.is_relative_to(self.base.resolve()) else 'user'}", f"folder:{path}"
