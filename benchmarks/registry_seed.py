@@ -22,7 +22,7 @@ from benchmarks.search import catalog as words
 from benchmarks.search import run
 from skillwire.catalog.search import body_terms
 from skillwire.registry import Store
-from skillwire.registry.queries import terms_for, trigrams_of
+from skillwire.registry.queries import counted_text, terms_for, trigrams_of
 from skillwire.skill import Digest, digest_of, set_digest
 
 NAMESPACES: Final = 20
@@ -225,7 +225,7 @@ def _versions(versions: int, own: list[tuple[Digest, int]]) -> Iterator[tuple[ob
             digest,
             "seed",
             at,
-            json.dumps(_text_terms(number), separators=(",", ":")),
+            counted_text(_text_terms(number)),
         )
 
 

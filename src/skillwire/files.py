@@ -88,6 +88,34 @@ def make_folder(path: Path | str, mode: int = 0o700) -> None:
         os.chmod(one, mode)
 
 
+def make_private(path: Path) -> None:
+    """Make an empty file that only its owner can read, if there is none; an `OSError` if it is no file.
+
+    For files that SQLite locks: no second descriptor of the file itself is opened, because closing it would
+    drop the locks of other threads.
+    """
+    make_folder(path.parent)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        pass
+    else:
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a file", str(path))  # SQLite would wait at a pipe.
+        return
+    temporary = path.with_name(f".new-{os.urandom(8).hex()}{UNFINISHED}")
+    os.close(os.open(temporary, CREATE, 0o600))
+    try:
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    except OSError:
+        if not path.exists():  # A file system without hard links.
+            os.rename(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
 def folder_size(path: Path) -> int:
     """The bytes of all regular files below a folder. Links are not followed."""
     total = 0

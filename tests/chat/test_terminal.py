@@ -208,4 +208,4 @@ def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path, packa
     (tmp_path / "sitecustomize.py").write_text("\n".join(hide))
     done = run("--demo", "-p", "x", home=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 4
-    assert done.stderr == f"skillwire: a session needs the package {package}: pip install '.[chat]'\n"
+    assert done.stderr == f"skillwire: skillwire chat needs the package {package}: pip install '.[chat]'\n"

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chat.forge import SERVER, SHORT_CUT, STEPS
 from sample_entries import skill_md
+from scripted_model import Move, ScriptedModel, serving, tool_names
 from skillwire.cli import main
 from trees import write
 
@@ -70,3 +76,78 @@ def test_json_has_the_whole_report_and_bad_input_one_line(
     assert len(capsys.readouterr().err.strip().splitlines()) <= 4
     (folder / "empty").mkdir()
     assert run(folder, skills="empty") not in (0, 1)
+
+
+def run_words(*words: str) -> object:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["skillwire", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return ended.value.code
+
+
+class Reviewer(ScriptedModel):
+    """Follows the skill if it is told of it, and takes the short cut if not."""
+
+    def reply(self, path: str, request: Any) -> Any:
+        assert tool_names(request)
+        steps: list[Move] = [(f"*{SHORT_CUT[0]}", SHORT_CUT[1])]
+        if "pull-requests" in json.dumps(request):
+            steps = [("load_skill", {"name": "pull-requests"}), *((f"*{name}", one) for name, one in STEPS)]
+        self.script = [*((lambda results, one=one: one) for one in steps), lambda results: "Submitted."]
+        return super().reply(path, request)
+
+
+@pytest.fixture
+def reviewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reviewer]:
+    service = Reviewer([])
+    with serving(service):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", service.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", service.key)
+        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        yield service
+
+
+@pytest.mark.process
+def test_the_scenario_of_a_review_runs_with_and_without_the_skill(
+    reviewer: Reviewer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ("--junit", str(tmp_path / "run.xml"), "--html", str(tmp_path / "run.html"))
+    words = ("eval", "run", str(SERVER.parent), "--model", "anthropic:scripted", "--repeat", "1")
+    assert run_words(*words, *files, "--min-pass", "100") == 0
+    said = capsys.readouterr()
+    assert "with the skill, run 1 of 1: passed" in said.err
+    assert "without the skill, run 1 of 1: failed" in said.err
+    lines = {line.partition("  ")[0]: " ".join(line.split()) for line in said.out.splitlines()}
+    assert lines["all criteria"] == "all criteria 100 % (1 of 1; 21 to 100) 0 % (0 of 1; 0 to 79)"
+    assert "price not known" in said.out
+    assert ElementTree.parse(tmp_path / "run.xml").getroot().attrib["tests"] == "2"
+    assert "<svg" in (tmp_path / "run.html").read_text()
+
+
+@pytest.mark.process
+def test_too_few_passed_runs_fail_and_json_has_the_runs(
+    reviewer: Reviewer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (SERVER.parent / "scenario.toml").read_text()
+    text = text.replace('"server.py"', json.dumps(str(SERVER)))
+    write(tmp_path / "s.toml", f'{text}\n[criteria.impossible]\nanswer = "never"\n'.encode())
+    words = ("eval", "run", str(tmp_path / "s.toml"), "--model", "anthropic:scripted", "--repeat", "1")
+    assert run_words(*words, "--no-control", "--min-pass", "1", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [run["skill"] for run in document["reports"][0]["runs"]] == ["with"]
+    assert "0 of 1 runs with the skill passed, not 1 %" in document["failures"][0]
+
+
+def test_eval_run_without_a_model_or_a_scenario_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SKILLWIRE_MODEL", raising=False)
+    assert run_words("eval", "run", str(SERVER.parent)) == 2
+    assert "no model is chosen" in capsys.readouterr().err
+    assert run_words("eval", "run", str(tmp_path), "--model", "anthropic:x") == 4
+    assert run_words("eval", "run", str(SERVER.parent), "--style", "nobody") == 2
+    assert run_words("eval", "run") == 2
+    assert "SCENARIO is missing" in capsys.readouterr().err
+    assert run_words("help", "eval", "run") == 0
+    assert "--repeat N" in capsys.readouterr().out

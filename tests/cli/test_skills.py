@@ -703,3 +703,53 @@ def test_a_name_with_its_server_reports_no_other_unusable_servers(run: Run) -> N
 def test_without_skills_the_searched_folders_are_named(run: Run) -> None:
     said = " ".join(run("list").out.split())
     assert "Looked for skills in .agents/skills, .claude/skills, .codex/skills" in said
+
+
+def turn_on_usage() -> None:
+    config = Path(os.environ["XDG_CONFIG_HOME"]) / "skillwire/skillwire.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("usage = true\n")
+
+
+def test_usage_is_off_by_default_and_says_how_to_turn_it_on(run: Run) -> None:
+    plant(Path.home() / ".agents/skills/tidy")
+    assert run("load", "tidy").code == 0
+    ended = run("list", "--usage")
+    assert (ended.code, ended.out) == (0, "")
+    assert "usage = true" in ended.err
+    assert not list(Path(os.environ["XDG_DATA_HOME"]).rglob("usage*"))
+
+
+def test_usage_shows_what_was_loaded_and_what_never_was(run: Run) -> None:
+    turn_on_usage()
+    plant(Path.home() / ".agents/skills/tidy", description="Tidies up.", notes="More.")
+    plant(Path.home() / ".agents/skills/wash", description="Washes.")
+    run("list", "--for-model")
+    run("load", "tidy")
+    run("load", "tidy", "notes.md")
+    ended = run("list", "--usage")
+    assert ended.code == 0, ended.err
+    head, columns, row, never, one = ended.out.splitlines()
+    assert head.startswith("1 turn; skills took ")
+    assert columns.split() == ["offered", "found", "loaded", "read", "refused", "chars"]
+    assert row.split()[:7] == ["tidy", "1", "0", "2", "1", "0", "14"]
+    assert never == "Never loaded: 1 skill, 11 characters of names and descriptions"
+    assert "wash  11 characters, offered 1 times" in one
+    document = json.loads(run("list", "--usage", "--json").out)
+    assert document["neverUsed"] == [row["uri"] for row in document["skills"] if not row["loaded"]]
+    assert document["turns"] == 1
+    assert run("list", "--usage", "--clear").code == 0
+    assert json.loads(run("list", "--usage", "--json").out)["turns"] == 0
+
+
+def test_usage_excludes_what_it_cannot_be_combined_with(run: Run) -> None:
+    assert run("list", "--clear").code == 2
+    assert run("list", "--usage", "--installed").code == 2
+    assert run("list", "--usage", "--for-model").code == 2
+
+
+def test_a_project_cannot_have_the_use_of_skills_counted(run: Run, work: Path) -> None:
+    (work / "skillwire.toml").write_text("usage = true\n")
+    ended = run("list", "--usage")
+    assert ended.code != 0
+    assert "usage: a project cannot say this for its user" in ended.err

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skillwire.chat.session import ChatLimits as ChatLimits
     from skillwire.chat.session import ChatSession as ChatSession
     from skillwire.chat.session import EventType as EventType
+    from skillwire.chat.session import Model as Model
     from skillwire.chat.session import find_model as find_model
     from skillwire.chat.terminal import ChatTerminal as ChatTerminal
 
@@ -23,7 +24,7 @@ export(
     {
         "commands": "SessionCommands",
         "demo": "demo_model demo_skills",
-        "session": "ChatError ChatEvent ChatLimits ChatSession EventType find_model",
+        "session": "ChatError ChatEvent ChatLimits ChatSession EventType Model find_model",
         "terminal": "ChatTerminal",
     },
     extra="chat",

@@ -49,6 +49,8 @@ except ModuleNotFoundError as error:
 EventType: TypeAlias = Literal["text", "tool_call", "tool_result", "person_needed", "error", "done"]
 
 READ_FILE: Final = "read_file"
+SERVICE_FAILED: Final = "the model service failed: "
+"""How the text of an error begins that is the model service's, not the model's."""
 _FILE_BYTES: Final = 256 * 1024
 _INSTRUCTIONS: Final = (
     "You are an assistant in a terminal. You have the tools of the connected servers, and skills: texts that "
@@ -187,8 +189,10 @@ class ChatSession:
         """
         named = await self.host.mentions(message)
         prompt = "\n\n".join([*self._pending, message, *([named] if named else [])])
+        spent = RunUsage()
         run = self._agent.run_stream_events(
             prompt,
+            usage=spent,
             model=self.model,
             message_history=self._messages,
             model_settings=ModelSettings(timeout=self.limits.model_seconds),
@@ -205,11 +209,11 @@ class ChatSession:
                     elif (said := self._event(event)) is not None:
                         yield said
         except UsageLimitExceeded as error:
+            self.usage = self.usage + spent
             yield ChatEvent(type="error", text=f"stopped: {self._clean(str(error))}", is_error=True)
         except (AgentRunError, UserError, OSError, ValueError) as error:
-            yield ChatEvent(
-                type="error", text=f"the model service failed: {self._clean(str(error))}", is_error=True
-            )
+            self.usage = self.usage + spent
+            yield ChatEvent(type="error", text=f"{SERVICE_FAILED}{self._clean(str(error))}", is_error=True)
 
     async def compact(self) -> str:
         """Replace the conversation by the model's summary and the loaded skills; gives the summary."""
@@ -225,7 +229,7 @@ class ChatSession:
                 usage_limits=UsageLimits(request_limit=1),
             )
         except (AgentRunError, UserError, OSError, ValueError) as error:
-            raise ChatError(f"the model service failed: {self._clean(str(error))}") from None
+            raise ChatError(f"{SERVICE_FAILED}{self._clean(str(error))}") from None
         self._add_usage(result.usage, result.new_messages())
         replay = await self.host.after_compaction(_REPLAY_CHARS)
         parts = [f"A summary of the conversation so far:\n{result.output}", replay.text]

@@ -15,7 +15,7 @@ from skillwire.errors import SourceError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:
-    from skillwire.chat import ChatLimits, ChatSession
+    from skillwire.chat import ChatLimits, ChatSession, Model
     from skillwire.consent import ApprovalRequest, Once
     from skillwire.host import (
         ReadRequest,
@@ -51,10 +51,7 @@ def chat(
     import asyncio
     import logging
 
-    for package in ("pydantic_ai", "prompt_toolkit"):
-        if find_spec(package) is None:
-            raise SourceError(f"a session needs the package {package}: {pip_command('chat')}")
-    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # Standard error is for what happens here.
+    require_chat("chat")
     os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # Not every terminal answers, which is then reported.
     from skillwire.chat import ChatLimits
     from skillwire.cli.running import log_to_stderr
@@ -77,6 +74,28 @@ def chat(
         if not sys.stdin.isatty() or not sys.stdout.isatty():
             raise UsageError("a session needs a terminal: give one task with -p TEXT")
         return asyncio.run(run.session(plain=plain, history=history))
+
+
+def require_chat(command: str) -> None:
+    """Raise a `SourceError` if a package is missing that sessions need."""
+    for package in ("pydantic_ai", "prompt_toolkit"):
+        if find_spec(package) is None:
+            raise SourceError(f"skillwire {command} needs the package {package}: {pip_command('chat')}")
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # Standard error is for what happens here.
+
+
+def chosen_model(given: str | None, otherwise: str = "") -> Model:
+    """The model that was given, or that the environment or the user's file names."""
+    from skillwire.chat import find_model
+    from skillwire.host.config.file import chat_model
+
+    name = given or os.environ.get(MODEL_VARIABLE, "").strip() or chat_model()
+    if not name:
+        raise UsageError(
+            "no model is chosen: give --model anthropic:NAME, openai:NAME, google:NAME or ollama:NAME, "
+            f"or set {MODEL_VARIABLE}, or model in your skillwire.toml{otherwise}"
+        )
+    return find_model(name)
 
 
 class _Run:
@@ -202,19 +221,9 @@ class _Run:
         return ChatSession(host, cast("Any", model), limits=self._limits)
 
     def _chat_model(self) -> object:
-        from skillwire.chat import demo_model, find_model
+        from skillwire.chat import demo_model
 
-        if self._demo:
-            return demo_model()
-        from skillwire.host.config.file import chat_model
-
-        name = self._model or os.environ.get(MODEL_VARIABLE, "").strip() or chat_model()
-        if not name:
-            raise UsageError(
-                "no model is chosen: give --model anthropic:NAME, openai:NAME, google:NAME or ollama:NAME, "
-                f"or set {MODEL_VARIABLE}, or model in your skillwire.toml; --demo needs none"
-            )
-        return find_model(name)
+        return demo_model() if self._demo else chosen_model(self._model, "; --demo needs none")
 
     def _host(self, style: str | None, **callbacks: object) -> SkillHost:
         from typing import Any, cast

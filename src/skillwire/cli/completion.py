@@ -102,7 +102,12 @@ def candidates(words: Sequence[str], providers: Mapping[Completion, Provider]) -
     group = group_of(before[0])
     commands = {command.name: command for command in commands_of(before[0])}
     if group is None:
-        return _of_command(commands[before[0]], before[1:], current, providers)
+        longer = commands.get(" ".join(before[:2]))
+        if longer is not None and len(before) > 1:
+            return _of_command(longer, before[2:], current, providers)
+        others = [name.partition(" ")[2] for name in commands if " " in name] if len(before) == 1 else []
+        own = _of_command(commands[before[0]], before[1:], current, providers)
+        return [*_starting(others, current), *own]
     if len(before) == 1:
         subcommands = [name.partition(" ")[2] for name in commands]
         options = _options(commands[group.default]) if current.startswith("-") else []

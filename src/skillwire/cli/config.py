@@ -122,6 +122,7 @@ def paths(*, delete: bool, yes: bool, as_json: bool) -> None:
         "trusted": places.trusted,
         "logins": places.logins,
         "audit": places.audit,
+        "usage": places.usage,
         "cache": places.cache,
         "installs": StateFiles.of_user().folder,
     }

@@ -1,4 +1,4 @@
-"""`skillwire eval`: whether the right skill is found when it should be."""
+"""`skillwire eval`: whether the right skill is found when it should be, and whether it helps a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from skillwire.cli.output import counted, printable, write
+from skillwire.cli.output import counted, info, printable, write
 from skillwire.cli.parser import UsageError
 from skillwire.errors import FormatError, SourceError
 
@@ -175,10 +175,107 @@ def _read_baseline(path: Path) -> dict[str, bool]:
 
 
 def _save(path: Path, selection: Selection) -> None:
+    document = {"format": selection.report["format"], "right": dict(sorted(selection.first))}
+    _write(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+
+
+def run_scenarios(
+    *,
+    paths: tuple[Path, ...],
+    model: str | None,
+    repeat: int,
+    control: bool,
+    style: str | None,
+    min_pass: int | None,
+    junit: Path | None,
+    html: Path | None,
+    as_json: bool,
+) -> int:
+    """Run scenarios with a model, with the skill and without it."""
+    import asyncio
+    import logging
+
+    from skillwire.cli.chat import chosen_model, require_chat
+    from skillwire.cli.host_options import check_style
+    from skillwire.cli.running import log_to_stderr
+    from skillwire.cli.screen import show_json
+
+    require_chat("eval run")
+    from skillwire.evals import as_junit, as_page, read_scenario, run_scenario
+
+    check_style(style)
+    scenarios = [read_scenario(path) for path in paths]
+    for scenario in scenarios:
+        check_style(None, scenario.settings)
+    used = chosen_model(model)
+    log_to_stderr()
+    logging.getLogger("skillwire.host").setLevel(logging.ERROR)
+
+    def tell(one: Mapping[str, Any]) -> None:
+        verdict = "passed" if one["passed"] else one["error"] or "failed"
+        info(printable(f"{one['skill']} the skill, run {one['number']} of {repeat}: {verdict}"))
+
+    async def run_all() -> list[Mapping[str, Any]]:
+        return [
+            await run_scenario(one, used, repeat=repeat, control=control, style=style or "", on_run=tell)
+            for one in scenarios
+        ]
+
+    reports = asyncio.run(run_all())
+    for file, render in ((junit, as_junit), (html, as_page)):
+        if file is not None:
+            _write(file, render(reports))
+    failures = _run_failures(reports, min_pass)
+    if as_json:
+        show_json({"reports": reports, "failures": failures})
+    else:
+        for line in (line for report in reports for line in _run_lines(report)):
+            write(printable(line))
+        for line in failures:
+            write(printable(line))
+    not_run = any(report["summary"][arm]["failedToRun"] for report in reports for arm in ("with", "without"))
+    return SourceError.exit_code if not_run else _WORSE if failures else 0
+
+
+def _run_failures(reports: list[Mapping[str, Any]], least: int | None) -> list[str]:
+    failures: list[str] = []
+    for report in reports:
+        passed = report["summary"]["with"]["passed"]
+        if least is not None and (not passed["of"] or passed["percent"] < least):
+            said = f"{passed['right']} of {passed['of']} runs with the skill passed"
+            failures.append(f"FAILED: {report['scenario']}: {said}, not {least} %")
+    return failures
+
+
+def _run_lines(report: Mapping[str, Any]) -> list[str]:
+    from skillwire.evals.behavior import ARMS, share_words, usage_words
+
+    arms = [arm for arm in ARMS if report["summary"][arm]["passed"]["of"]]
+    rows = [
+        ("all criteria", {arm: report["summary"][arm]["passed"] for arm in arms}),
+        *((one["name"], one) for one in report["criteria"]),
+    ]
+    lines = [f"{report['scenario']}, {report['model']}, style {report['style']}", ""]
+    width = max(len(name) for name, _ in rows)
+    heads = "".join(f"  {arm + ' the skill':<26}" for arm in arms)
+    lines.append(f"{'':<{width}}{heads}".rstrip())
+    for name, shares in rows:
+        cells = "".join(f"  {share_words(shares[arm]):<26}" for arm in arms)
+        lines.append(f"{name:<{width}}{cells}".rstrip())
+    lines.append("")
+    for arm in ARMS:
+        one = report["summary"][arm]
+        if one["requests"]:
+            lines.append(f"{arm} the skill: {usage_words(one)}")
+        if one["failedToRun"]:
+            missing = counted(one["failedToRun"], "run")
+            lines.append(f"{arm} the skill: {missing} not counted, because the model did not answer")
+    return lines
+
+
+def _write(path: Path, text: str) -> None:
     from skillwire.files import unreadable, write_atomic
 
-    document = {"format": selection.report["format"], "right": dict(sorted(selection.first))}
-    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     try:
         write_atomic(path, text.encode(), mode=0o644)
     except OSError as error:

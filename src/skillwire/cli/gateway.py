@@ -175,6 +175,7 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
         "untrusted": config.skipped,
         "publishers": load_publishers(config.publishers),
         "required_sources": config.required_sources,
+        "usage_file": config.usage_file,
         "style": options.options.style or DEFAULT,
         # The gateway serves what is configured, and not what else is on the machine.
         "config": replace(followed, default_directories=False) if followed is not None else None,

@@ -196,6 +196,7 @@ def make_host(
         publishers=load_publishers(config.publishers),
         required_sources=config.required_sources,
         style=options.style or config.style or DEFAULT,
+        usage_file=config.usage_file,
         **more,
     )
     return follow_config(host, followed)

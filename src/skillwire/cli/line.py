@@ -109,7 +109,8 @@ def _find(first: str, rest: list[str], *, wants_help: bool) -> tuple[Command | N
     commands = {command.name: command for command in commands_of(first)}
     group = group_of(first)
     if group is None:
-        return commands[first], rest
+        longer = commands.get(f"{first} {rest[0]}") if rest else None
+        return (commands[first], rest) if longer is None else (longer, rest[1:])
     second = rest[0] if rest and not rest[0].startswith("-") else None
     if second is None:
         return (None if wants_help else commands[group.default]), rest

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
 
@@ -21,7 +21,7 @@ from skillwire.text import clean_text, safe_line
 from skillwire.trust import ChangeKind, SignatureVerdict, shown_path
 
 if TYPE_CHECKING:
-    from skillwire.host import ServedTemplate, ServerState, SkillHost
+    from skillwire.host import ServedTemplate, ServerState, SkillHost, Usage
 
 _STYLES: Final = {
     State.OWN: "dim",
@@ -381,3 +381,64 @@ def show_diff(screen: Screen, old: str, new: str, path: str, labels: tuple[str, 
         screen.quoted(line, style=style)
     if not lines:
         screen.wrapped("the texts differ only in hidden characters or line endings", indent=4, style="dim")
+
+
+_USES: Final = ("offered", "found", "loaded", "read", "refused")
+_MOST_UNUSED: Final = 20
+
+
+def usage_json(usage: Usage, known: Iterable[tuple[str, str, str, int]]) -> dict[str, Any]:
+    """What was counted, beside the skills that there are now: origin, URI, name, and characters of name and
+    description."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {
+        (one.origin, one.uri): {
+            "name": one.name,
+            "origin": one.origin,
+            "uri": one.uri,
+            **{kind: getattr(one, kind) for kind in _USES},
+            "chars": one.chars,
+        }
+        for one in usage.skills
+    }
+    for origin, uri, name, chars in known:
+        fresh = {"name": name, "origin": origin, "uri": uri, **dict.fromkeys(_USES, 0), "chars": chars}
+        rows.setdefault((safe_line(origin, limit=200), safe_line(uri, limit=1000)), fresh)
+    ordered = sorted(
+        rows.values(), key=lambda row: (-row["loaded"], -row["found"], row["origin"], row["uri"])
+    )
+    return {
+        "turns": usage.turns,
+        "charsPerTurn": round(usage.chars / usage.turns, 1) if usage.turns else None,
+        "since": usage.since,
+        "skills": ordered,
+        "neverUsed": [row["uri"] for row in ordered if not row["loaded"]],
+    }
+
+
+def show_usage(document: Mapping[str, Any]) -> None:
+    """Print the counts as a table, then what was never loaded and costs the most."""
+    from skillwire.cli.output import write
+
+    turns, rows = document["turns"], document["skills"]
+    if turns:
+        write(f"{counted(turns, 'turn')}; skills took {document['charsPerTurn']:,.0f} characters of each")
+    used = [row for row in rows if row["loaded"] or row["found"] or row["read"] or row["refused"]]
+    if used:
+        width = max(len(row["name"]) for row in used)
+        write(f"{'':<{width}}" + "".join(f"{kind:>9}" for kind in (*_USES, "chars")))
+        for row in used:
+            numbers = "".join(f"{row[kind]:>9,}" for kind in (*_USES, "chars"))
+            write(f"{printable(row['name']):<{width}}{numbers}  {printable(row['origin'])}")
+    unused = sorted((row for row in rows if not row["loaded"]), key=lambda row: (-row["chars"], row["uri"]))
+    if unused:
+        total = sum(row["chars"] for row in unused)
+        write(
+            f"Never loaded: {counted(len(unused), 'skill')}, {total:,} characters of names and descriptions"
+        )
+        for row in unused[:_MOST_UNUSED]:
+            said = f"offered {row['offered']:,} times" if row["offered"] else "not offered"
+            write(
+                f"  {printable(row['name'])}  {row['chars']:,} characters, {said}  {printable(row['origin'])}"
+            )
+        if len(unused) > _MOST_UNUSED:
+            write(f"  ... and {len(unused) - _MOST_UNUSED:,} more; --json has them all")

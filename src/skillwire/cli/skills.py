@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -54,6 +55,8 @@ def list_skills(
     budget: int | None,
     working: tuple[str, ...],
     refresh: bool,
+    usage: bool,
+    clear: bool,
     fail_on_error: bool,
     as_json: bool,
 ) -> int:
@@ -62,16 +65,20 @@ def list_skills(
         raise UsageError("--budget and --working need --for-model: they are about what a model is told")
     if user and not installed:
         raise UsageError("--user needs --installed: what is listed otherwise includes your own skills")
-    if for_model or installed:
+    if clear and not usage:
+        raise UsageError("--clear needs --usage: it deletes what was counted")
+    if for_model or installed or usage:
         given = {"--on": on, "--from-clients": from_clients, "--all": disabled, "--signed": signed}
-        given |= {"--fail-on-error": fail_on_error, "--installed": installed and for_model}
-        given |= {"--refresh": refresh and installed}
+        given |= {"--fail-on-error": fail_on_error, "--installed": installed and (for_model or usage)}
+        given |= {"--refresh": refresh and installed, "--usage": usage and for_model}
         if extra := [name for name, value in given.items() if value]:
-            what = "--for-model" if for_model else "--installed"
+            what = "--for-model" if for_model else "--usage" if usage else "--installed"
             raise UsageError(f"{what} and {', '.join(extra)} exclude each other: leave out one")
     if installed:
         _list_installed(user=user, as_json=as_json)
         return 0
+    if usage:
+        return _show_usage(options, clear=clear, refresh=refresh, as_json=as_json)
     if for_model:
         _print_catalog(options, budget, working, refresh=refresh, as_json=as_json)
         return 0
@@ -300,6 +307,39 @@ def _list_installed(*, user: bool, as_json: bool) -> None:
         show_json({"skills": [skill_json(skill) for skill in skills]})
     else:
         show_pins(skills)
+
+
+def _show_usage(options: HostOptions, *, clear: bool, refresh: bool, as_json: bool) -> int:
+    """Print what was counted, with the skills that were never used; or delete it."""
+    from skillwire.cli.output import info
+    from skillwire.cli.screen import show_json
+    from skillwire.cli.skill_view import show_usage, usage_json
+    from skillwire.host import UsageFile, state_paths
+
+    file = UsageFile(state_paths().usage, most=DEFAULT_LIMITS.usage_skills)
+    if clear:
+        info("What was counted is deleted." if file.clear() else "Nothing was counted yet.")
+        return 0
+    settings = options.settings()
+    counted = file.read()
+    if not settings.usage:
+        info(f"Use is not counted: write usage = true into {state_paths().config}")
+        if not counted.turns and not counted.skills:
+            return 0
+
+    async def action(host: SkillHost) -> list[tuple[str, str, str, int]]:
+        return [
+            (str(one.origin), one.uri, one.entry.name, len(one.handle) + len(one.entry.description))
+            for one in host.skills()
+        ]
+
+    known = with_host(options, action, settings=replace(settings, usage=False), cached=not refresh)
+    document = usage_json(counted, known)
+    if as_json:
+        show_json(document)
+    else:
+        show_usage(document)
+    return 0
 
 
 def _print_catalog(

@@ -12,6 +12,7 @@ from skillwire.conformance.probe import Progress
 from skillwire.conformance.reports import (
     Baseline,
     Finding,
+    JUnitCase,
     Report,
     RevisionReport,
     as_json,
@@ -19,6 +20,7 @@ from skillwire.conformance.reports import (
     as_sarif,
     as_text,
     combine,
+    junit_text,
     rules_json,
     rules_text,
 )
@@ -34,6 +36,7 @@ __all__ = [
     "Clause",
     "Exchange",
     "Finding",
+    "JUnitCase",
     "Level",
     "Progress",
     "Report",
@@ -47,6 +50,7 @@ __all__ = [
     "as_sarif",
     "as_text",
     "combine",
+    "junit_text",
     "rules_json",
     "rules_text",
     "site_json",

@@ -306,18 +306,42 @@ def _exchange_lines(exchange: Exchange) -> Iterator[str]:
 # JUnit
 
 
-def as_junit(report: Report) -> str:
-    """A suite for each area, a case for each rule. Violations are failures; advice passes, with output."""
-    rules = [rule for rule in _rules_of(report) if not report.only or _is_chosen(rule, report.only)]
-    failures = len({finding.rule for finding in report.failures()})
+@dataclass(frozen=True, slots=True)
+class JUnitCase:
+    """A case of a JUnit file. It fails if it has a `failure`, and is an error if it has an `error`: one line
+    each."""
+
+    name: str
+    failure: str = ""
+    kind: str = ""
+    """The type of the failure."""
+    error: str = ""
+    output: str = ""
+
+
+def junit_text(name: str, suites: Mapping[str, Sequence[JUnitCase]]) -> str:
+    """A JUnit file with these suites. Texts are escaped here, and have been cleaned before."""
+    cases = [case for some in suites.values() for case in some]
     return "\n".join(
         [
             '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<testsuites name="skillwire verify" tests="{len(rules)}" failures="{failures}" errors="0">',
-            *(line for area in _areas_of(report) for line in _suite(report, area, rules)),
+            f'<testsuites name="{escape_xml(name)}" {_counts(cases)}>',
+            *(line for suite, some in suites.items() for line in _suite(suite, some)),
             "</testsuites>",
             "",
         ]
+    )
+
+
+def as_junit(report: Report) -> str:
+    """A suite for each area, a case for each rule. Violations are failures; advice passes, with output."""
+    rules = [rule for rule in _rules_of(report) if not report.only or _is_chosen(rule, report.only)]
+    return junit_text(
+        "skillwire verify",
+        {
+            area: [_rule_case(rule, report.of(rule.id)) for rule in rules if rule.area == area]
+            for area in _areas_of(report)
+        },
     )
 
 
@@ -334,31 +358,43 @@ def _is_chosen(rule: Rule, names: Sequence[str]) -> bool:
     return rule.id in names or rule.requirement in names
 
 
-def _suite(report: Report, area: str, chosen: Sequence[Rule]) -> Iterator[str]:
-    rules = [rule for rule in chosen if rule.area == area]
-    failures = len({finding.rule for finding in report.failures() if finding.area == area})
-    name = escape_xml(area)
-    yield f'  <testsuite name="{name}" tests="{len(rules)}" failures="{failures}" errors="0" skipped="0">'
-    for rule in rules:
-        yield from _case(rule, report.of(rule.id), name)
-    yield "  </testsuite>"
-
-
-def _case(rule: Rule, findings: Sequence[Finding], area: str) -> Iterator[str]:
-    opening = f'    <testcase classname="{area}" name="{escape_xml(f"{rule.id}: {rule.expected}")}"'
+def _rule_case(rule: Rule, findings: Sequence[Finding]) -> JUnitCase:
+    name = f"{rule.id}: {rule.expected}"
     if not findings:
-        yield f"{opening}/>"
-        return
+        return JUnitCase(name)
     lines = [str(finding) for finding in findings]
     lines += [line for one in findings[0].exchanges for line in _exchange_lines(one)]
-    text = escape_xml("\n".join([*lines, rule.clause.link]))
-    yield f"{opening}>"
+    text = "\n".join([*lines, rule.clause.link])
     if rule.level.is_violation and not all(finding.is_known for finding in findings):
-        message = escape_xml(findings[0].seen)
-        yield f'      <failure type="{rule.level.value}" message="{message}">{text}</failure>'
-    else:
-        yield f"      <system-out>{text}</system-out>"
-    yield "    </testcase>"
+        return JUnitCase(name, findings[0].seen, rule.level.value, output=text)
+    return JUnitCase(name, output=text)
+
+
+def _counts(cases: Sequence[JUnitCase]) -> str:
+    failures = sum(bool(case.failure) for case in cases)
+    errors = sum(bool(case.error) for case in cases)
+    return f'tests="{len(cases)}" failures="{failures}" errors="{errors}"'
+
+
+def _suite(name: str, cases: Sequence[JUnitCase]) -> Iterator[str]:
+    name = escape_xml(name)
+    yield f'  <testsuite name="{name}" {_counts(cases)} skipped="0">'
+    for case in cases:
+        opening = f'    <testcase classname="{name}" name="{escape_xml(case.name)}"'
+        text = escape_xml(case.output)
+        if not (case.failure or case.error or text):
+            yield f"{opening}/>"
+            continue
+        yield f"{opening}>"
+        if case.failure or case.error:
+            word = "failure" if case.failure else "error"
+            kind = f' type="{escape_xml(case.kind)}"' if case.kind else ""
+            message = escape_xml(case.failure or case.error)
+            yield f'      <{word}{kind} message="{message}">{text}</{word}>'
+        else:
+            yield f"      <system-out>{text}</system-out>"
+        yield "    </testcase>"
+    yield "  </testsuite>"
 
 
 # Text

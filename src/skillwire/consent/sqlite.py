@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from enum import Enum, auto
@@ -32,7 +31,7 @@ from skillwire.consent.record import (
     to_row,
 )
 from skillwire.errors import SourceError
-from skillwire.files import make_folder
+from skillwire.files import make_private
 
 BUSY_SECONDS = 5.0
 """How long a call waits for another process that is writing."""
@@ -201,20 +200,7 @@ class SqliteConsent:
 
     def _create(self) -> None:
         """Make an empty file that is the user's alone, before SQLite writes a byte; theirs take its mode."""
-        make_folder(self._path.parent)
-        if self._exists():
-            return
-        descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self._path.parent)
-        os.close(descriptor)
-        try:
-            # Never a second descriptor of the file itself: closing it would drop the locks of other threads.
-            with suppress(FileExistsError):
-                os.link(name, self._path)
-        except OSError:
-            if not self._path.exists():  # A file system without hard links.
-                Path(name).rename(self._path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        make_private(self._path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = f"file:{quote(str(self._path.absolute()))}?mode={mode}"

@@ -1,4 +1,4 @@
-"""Evaluation of skills: is the right one found when it should be? `skillwire eval`."""
+"""Evaluation of skills: is the right one found, and does it help? `skillwire eval` and `eval run`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
+    from skillwire.evals.behavior import as_junit as as_junit
+    from skillwire.evals.behavior import as_page as as_page
+    from skillwire.evals.behavior import run_scenario as run_scenario
     from skillwire.evals.labels import Label as Label
     from skillwire.evals.labels import labels_beside as labels_beside
     from skillwire.evals.labels import read_labels as read_labels
+    from skillwire.evals.scenario import Criterion as Criterion
+    from skillwire.evals.scenario import Scenario as Scenario
+    from skillwire.evals.scenario import Step as Step
+    from skillwire.evals.scenario import read_scenario as read_scenario
     from skillwire.evals.selection import Counts as Counts
     from skillwire.evals.selection import EvaluatedSkill as EvaluatedSkill
     from skillwire.evals.selection import Selection as Selection
@@ -19,7 +26,9 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
+        "behavior": "as_junit as_page run_scenario",
         "labels": "Label labels_beside read_labels",
+        "scenario": "Criterion Scenario Step read_scenario",
         "selection": "Counts EvaluatedSkill Selection collect_skills evaluate",
     },
 )

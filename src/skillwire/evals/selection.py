@@ -125,12 +125,12 @@ def evaluate(
     unknown = sorted({name for label in labels for name in (*label.expected, label.unwanted) if name} - known)
     asked = [row for row in rows if row.label.expected and not set(row.label.expected).isdisjoint(known)]
     summary: JsonObject = {
-        f"top{most}": _share(sum(row.is_in(most) for row in asked), len(asked)) for most in (1, 3, _TOP)
+        f"top{most}": share(sum(row.is_in(most) for row in asked), len(asked)) for most in (1, 3, _TOP)
     }
     none = [row for row in rows if not row.label.expected and not row.label.unwanted]
     others = [row for row in rows if row.label.unwanted]
-    summary["none"] = _share(sum(not row.found for row in none), len(none))
-    summary["unwanted"] = _share(sum(row.found[:1] != [row.label.unwanted] for row in others), len(others))
+    summary["none"] = share(sum(not row.found for row in none), len(none))
+    summary["unwanted"] = share(sum(row.found[:1] != [row.label.unwanted] for row in others), len(others))
     reached = {name for row in rows for name in row.found}
     questions: list[JsonValue] = [row.to_json() for row in rows]
     listed: list[JsonValue] = [*names]
@@ -210,7 +210,8 @@ def interval(right: int, count: int) -> tuple[float, float]:
     return round(100 * (middle - spread) / scale, 1), round(100 * (middle + spread) / scale, 1)
 
 
-def _share(right: int, count: int) -> JsonObject:
+def share(right: int, count: int) -> JsonObject:
+    """A share with its 95 % confidence interval."""
     low, high = interval(right, count)
     percent = round(100 * right / count, 1) if count else None
     return {"right": right, "of": count, "percent": percent, "low": low, "high": high}
@@ -221,7 +222,7 @@ def _per_skill(asked: Sequence[_Row]) -> JsonObject:
     for row in asked:
         rows[row.label.expected[0]].append(row)
     return {
-        name: {f"top{most}": _share(sum(row.is_in(most) for row in mine), len(mine)) for most in (1, 3, _TOP)}
+        name: {f"top{most}": share(sum(row.is_in(most) for row in mine), len(mine)) for most in (1, 3, _TOP)}
         for name, mine in sorted(rows.items())
     }
 
@@ -279,11 +280,11 @@ def _similar(names: Sequence[str], skills: Sequence[EvaluatedSkill]) -> list[Jso
         others = {other for term in prefix for other in postings[term]}
         compared += len(others)
         for other in others if compared <= _MOST_PAIRS else ():
-            share = len(terms & sets[other]) / len(terms | sets[other])
+            likeness = len(terms & sets[other]) / len(terms | sets[other])
             # Copies are one result of a search.
             is_copy = skills[place].data == skills[other].data
-            if share >= _SIMILAR and len(terms & sets[other]) >= _LEAST_SHARED and not is_copy:
-                pairs[other, place] = share
+            if likeness >= _SIMILAR and len(terms & sets[other]) >= _LEAST_SHARED and not is_copy:
+                pairs[other, place] = likeness
         for term in prefix:
             postings[term].append(place)
     found: list[JsonValue] = []

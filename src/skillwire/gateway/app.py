@@ -411,6 +411,7 @@ class Gateway:
                 # What others approved must not be listed to this caller while the server is unavailable.
                 "approvals_file": path.with_name(f"{path.name}.none"),
                 "publishers": self._host_options.get("publishers", ()),
+                "usage_file": self._host_options.get("usage_file"),
                 "style": self._host_options["style"],
             },
             _with_one_server(self._config, label, token),

@@ -8,7 +8,7 @@ are in a fence that names their server, and the instructions name what there is.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from skillwire.gateway.audit import CLIENT, Act, Audit
 from skillwire.gateway.elicitation import CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
+from skillwire.host import UseKind
 from skillwire.server import ServerOptions, SkillServer
 from skillwire.server.app import default_instructions
 from skillwire.server.fastpath import METHOD_DISCOVER, EntryCache, FastPath
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 INSTRUCTIONS_CHARS: Final = 2_000
 """The instructions are no longer than this: many clients put them before every conversation."""
 _GUARDED: Final = ("resources/read", "tools/call", "prompts/get")
+_USES: Final[Mapping[Act, UseKind]] = {"load": "loaded", "read": "read", "refuse": "refused"}
+"""What is counted as a use of a skill, if the user has that counted."""
 _LISTS: Final = ("skills/list", "resources/list", "prompts/list", "tools/list")
 
 
@@ -76,7 +79,10 @@ class CallerServer(SkillServer):
         """What a model is told, with the names of the skills as far as they are known now."""
         if self._common.instructions is not None:
             return self._common.instructions
-        return gateway_instructions(default_instructions(self._options), await self.source.introduce())
+        entries = await self.source.introduce()
+        text = gateway_instructions(default_instructions(self._options), entries)
+        self.source.record_offer(text)
+        return text
 
     def _record_get(self, uri: str) -> None:
         """Record that the caller got the entry of a skill."""
@@ -89,7 +95,14 @@ class CallerServer(SkillServer):
         is_skill = uri == offer.uri
         self._record("load" if is_skill else "read", offer, file="" if is_skill else uri)
 
+    def _record_found(self, entries: Iterable[SkillEntry]) -> None:
+        """Count the results of a search."""
+        for offer in filter(None, (self.source.known_owner(entry.uri) for entry in entries)):
+            offer.upstream.host.feed.record_use("found", offer.skill)
+
     def _record(self, act: Act, offer: Offer, **details: object) -> None:
+        if (kind := _USES.get(act)) is not None:
+            offer.upstream.host.feed.record_use(kind, offer.skill)
         attributes: dict[str, Value] = {
             ORIGIN: offer.skill.origin.label,
             SET_DIGEST: offer.digest or "dynamic",
@@ -119,6 +132,7 @@ class CallerServer(SkillServer):
 
     def _make_results(self) -> SkillResults:
         results = SkillResults(self.library, self._options, FencedTexts(self.source.origin_of))
+        results.on_found = self._record_found
         is_local = self._common.is_local()
         if self._common.runs_scripts and results.tools is not None and (is_local or self.source.caller.run):
             from skillwire.gateway.scripts import CallerScripts

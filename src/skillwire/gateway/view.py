@@ -214,6 +214,12 @@ class CallerSource(Source):
     def is_starting(self) -> bool:
         return not all(upstream.ready.is_set() for upstream in self._upstreams)
 
+    def record_offer(self, text: str) -> None:
+        """Count the skills that a text for models names, if the user has that counted."""
+        for upstream in self._upstreams:
+            offers = [offer for offer in self.offers() if offer.upstream is upstream]
+            upstream.host.feed.record_offer(text, [offer.skill for offer in offers])
+
     def current_entries(self) -> Sequence[SkillEntry] | None:
         listing = self._listing
         if listing is None or not all(upstream.is_settled for upstream in self._upstreams):

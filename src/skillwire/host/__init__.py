@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from skillwire.host.config.config import load_publishers as load_publishers
     from skillwire.host.config.file import agents_may_install as agents_may_install
     from skillwire.host.config.file import load_config as load_config
+    from skillwire.host.config.file import load_settings as load_settings
     from skillwire.host.config.file import project_file as project_file
+    from skillwire.host.config.server import ConfigTable as ConfigTable
     from skillwire.host.config.server import Era as Era
     from skillwire.host.config.server import ServerConfig as ServerConfig
     from skillwire.host.config.server import UntrustedServer as UntrustedServer
@@ -73,6 +75,11 @@ if TYPE_CHECKING:
     from skillwire.host.styles.base import local_keeps as local_keeps
     from skillwire.host.styles.spec import SPEC_TOOLS as SPEC_TOOLS
     from skillwire.host.templates import ServedTemplate as ServedTemplate
+    from skillwire.host.usage import SkillUsage as SkillUsage
+    from skillwire.host.usage import SkillUse as SkillUse
+    from skillwire.host.usage import Usage as Usage
+    from skillwire.host.usage import UsageFile as UsageFile
+    from skillwire.host.usage import UseKind as UseKind
 
 export(
     __name__,
@@ -80,8 +87,8 @@ export(
         "admin": "FileComparison HostAdmin SkillReview",
         "cache": "CachedFile SkillCache",
         "config.config": "ConfiguredPublisher ConfiguredServer HostConfig load_publishers",
-        "config.file": "agents_may_install load_config project_file",
-        "config.server": "Era ServerConfig UntrustedServer",
+        "config.file": "agents_may_install load_config load_settings project_file",
+        "config.server": "ConfigTable Era ServerConfig UntrustedServer",
         "config.text": "PublisherText ServerAddress",
         "directories": "LocalDirectory StatePaths default_directories state_paths",
         "events": "Event EventKind EventLog Failure LeftOut",
@@ -99,5 +106,6 @@ export(
         ),
         "styles.spec": "SPEC_TOOLS",
         "templates": "ServedTemplate",
+        "usage": "SkillUsage SkillUse Usage UsageFile UseKind",
     },
 )

@@ -21,6 +21,7 @@ from skillwire.host.search import Resolver
 from skillwire.host.state import ServerState, Switches
 from skillwire.host.styles.base import Style
 from skillwire.host.templates import ServedTemplate, find_template
+from skillwire.host.usage import SkillUse, UsageRecorder, UseKind
 from skillwire.host.watch import Following
 from skillwire.limits import Limits
 from skillwire.skill import (
@@ -461,6 +462,15 @@ class SkillFeed:
     _fetcher: Fetcher
     _approver: Approver
     _following: Following
+    _usage: UsageRecorder
+
+    def record_use(self, kind: UseKind, skill: HostSkill) -> None:
+        """Count a use of a skill by another program that this host fetched it for."""
+        self._usage.use(SkillUse(kind, skill))
+
+    def record_offer(self, text: str, skills: Sequence[HostSkill]) -> None:
+        """Count that a model was told of the skills whose names are in a text."""
+        self._usage.offer_names(text, skills)
 
     def skills(self) -> tuple[HostSkill, ...]:
         """Every skill that is known and enabled. The same tuple while nothing changes."""

@@ -57,6 +57,8 @@ class StatePaths:
     logins: Path
     audit: Path
     """Lines of audit logs on their way to a database."""
+    usage: Path
+    """How often skills are used, if the user has that counted."""
 
 
 def state_paths() -> StatePaths:
@@ -68,6 +70,7 @@ def state_paths() -> StatePaths:
         config=Path(platformdirs.user_config_dir(_APP, appauthor=False)) / "skillwire.toml",
         logins=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "logins",
         audit=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "audit",
+        usage=Path(platformdirs.user_data_dir(_APP, appauthor=False)) / "usage.sqlite",
     )
 
 

@@ -36,6 +36,7 @@ from skillwire.host.search import SearchMatch
 from skillwire.host.server_tools import ServerTool, ServerTools, ToolCallback
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import SkillFields, Style, file_refusal
+from skillwire.host.usage import SkillUse, UsageRecorder
 from skillwire.host.wiring import HostComponents
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources import Source
@@ -158,6 +159,8 @@ class SkillHost:
         publishers: Iterable[Publisher] = (),
         required_sources: Sequence[tuple[str, str]] = (),
         runner: ScriptRunner | None = None,
+        usage_file: Path | None = None,
+        on_use: Callable[[SkillUse], None] | None = None,
     ) -> None:
         """Nothing is opened yet: no file, no connection.
 
@@ -180,6 +183,7 @@ class SkillHost:
         directory by a pattern of `required_sources`, pairs of a pattern of paths and a publisher.
 
         With `runner`, scripts of skills can run in a sandbox: `scripts.run`, and a tool for models.
+        With `usage_file`, how often skills are used is counted there; `on_use` is called for each use.
 
         `timeout` replaces the time limits of all servers, in seconds. Without `watch`, changes are noticed
         only by `refresh`. Without `discover`, servers are not listed, and a skill is found by its URI alone.
@@ -225,6 +229,7 @@ class SkillHost:
             cache_directory=cache_directory,
             approvals_file=approvals_file,
             publishers=publishers,
+            usage=UsageRecorder(usage_file, on_use=on_use, limits=limits),
             collect=collect,
         )
         self.log: EventLog = self._parts.log
@@ -292,6 +297,7 @@ class SkillHost:
             remarks=config.problems,
             publishers=load_publishers(config.publishers),
             required_sources=config.required_sources,
+            usage_file=config.usage_file,
             ask=ask,
             ask_read=ask_read,
             ask_tool=ask_tool,
@@ -332,6 +338,7 @@ class SkillHost:
         if self._stack is not None:
             stack, self._stack = self._stack, None
             try:
+                await self._parts.usage.flush()
                 with suppress(SkillwireError):  # A full disk must not keep a host open.
                     await self._parts.approvals.flush()
             finally:

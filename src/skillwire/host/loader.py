@@ -39,6 +39,7 @@ from skillwire.errors import (
 )
 from skillwire.host.approver import Approver, skill_facts
 from skillwire.host.cache import SkillCache
+from skillwire.host.usage import SkillUse
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SKILL_FILE, Digest, SetDigest, SkillEntry, SkillUri
 from skillwire.sources import Source
@@ -355,6 +356,7 @@ class Loader:
     approver: Approver
     fetcher: Fetcher
     on_held: Callable[[Origin], None]
+    on_use: Callable[[SkillUse], None]
     limits: Limits
     _held: dict[SkillKey, _Held] = field(default_factory=dict[SkillKey, _Held], init=False)
     _turns: dict[SkillKey, anyio.Lock] = field(default_factory=dict[SkillKey, anyio.Lock], init=False)
@@ -414,7 +416,7 @@ class Loader:
         """Take a skill through all steps, with one refresh at most."""
         # One load of a skill at a time, so that the user is asked once.
         async with self._turns.setdefault(skill.key, anyio.Lock()):
-            with self._observed("load", LOAD_TOOL, skill):
+            with self._observed(LOAD_TOOL, SkillUse("loaded", skill, SKILL_FILE)):
                 return await self._load(skill)
 
     async def _load(self, skill: HostSkill) -> VerifiedSkill:
@@ -427,7 +429,7 @@ class Loader:
         """A file of a held skill, with one refresh at most."""
         held = self._require_held(key)
         skill = self.registry.get(key) or HostSkill(key.origin, held.skill.entry, held.handle)
-        with self._observed("read", READ_TOOL, skill):
+        with self._observed(READ_TOOL, SkillUse("read", skill, path)):
             uri = skill_file(held.skill.entry, path)
             # Read again with every file: a digest may have been revoked since the skill was loaded.
             await self.approver.require_permitted(skill)
@@ -451,14 +453,20 @@ class Loader:
         return filter_directory(entry, directory, await self.source_of(key.origin).read_directory(directory))
 
     @contextmanager
-    def _observed(self, kind: str, tool: str, skill: HostSkill) -> Generator[None]:
+    def _observed(self, tool: str, use: SkillUse) -> Generator[None]:
         """Telemetry of one call, as a span of the conventions for generative AI."""
+        skill = use.skill
         with operation(
-            kind,
+            "load" if tool == LOAD_TOOL else "read",
             f"{tool} {skill.handle}",
             lambda: {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool, **skill_facts(skill)},
         ):
-            yield
+            try:
+                yield
+            except SkillwireError:
+                self.on_use(replace(use, kind="refused"))
+                raise
+            self.on_use(use)
 
     async def _attempt(self, skill: HostSkill) -> VerifiedSkill:
         # Step 1. ENT-2, ENT-6: decided from the entry alone.

@@ -29,6 +29,7 @@ from skillwire.host.loader import Loader
 from skillwire.host.search import Resolver, SearchMatch, SkillSearch
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
 from skillwire.host.templates import ServedTemplate, templates_text
+from skillwire.host.usage import UsageRecorder
 from skillwire.limits import Limits
 from skillwire.skill import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.text import clean_line, for_model
@@ -170,6 +171,7 @@ class ModelActions:
     offered: Callable[[], Collection[SkillKey]]
     style: Style
     context: RenderContext
+    usage: UsageRecorder
 
     async def load_for_model(self, name: str, server: str | None = None) -> str:
         """The text of a skill. A model may name an unlisted one, but only where it may read (SEC-3)."""
@@ -204,7 +206,9 @@ class ModelActions:
         """The skills that fit a query best, of those that a model is offered."""
         if server is not None:
             self.resolver.require_label(server)
-        return await self.searcher.search(query, label=server, among=self.offered())
+        found = await self.searcher.search(query, label=server, among=self.offered())
+        self.usage.found(one.skill for one in found)
+        return found
 
     async def read_anywhere(self, text: str, server: str | None = None) -> str:
         """A resource of the one server that has it, or a file of a local skill by its path or URI (G6).
@@ -344,7 +348,11 @@ class CatalogCache:
         style: Style,
         context: RenderContext,
         templates: Callable[[], Sequence[ServedTemplate]],
+        *,
+        on_turn: Callable[[CatalogText, tuple[HostSkill, ...]], None],
     ) -> None:
+        """`on_turn` is called each time that a model is told of the skills."""
+        self._on_turn = on_turn
         self._offered = offered
         self._templates = templates
         self._shown_templates: Sequence[ServedTemplate] = ()
@@ -361,7 +369,9 @@ class CatalogCache:
         if requested != (self._budget, self._working):
             self._budget, self._working = requested
             self._skills = None
-        return self.current()
+        text = self.current()
+        self._on_turn(text, self._skills or ())
+        return text
 
     def current(self) -> CatalogText:
         """The catalog as of now, requested as the last time."""

@@ -31,6 +31,7 @@ from skillwire.host.registration import Registration, folded_names
 from skillwire.host.search import Resolver, SkillSearch
 from skillwire.host.sources import ListingCache
 from skillwire.host.styles.base import RenderContext, Style
+from skillwire.host.usage import UsageRecorder
 from skillwire.host.watch import Following, StateWatch
 from skillwire.limits import Limits
 from skillwire.skill import SkillUri
@@ -59,6 +60,7 @@ class HostComponents:
         cache_directory: Path | None,
         approvals_file: Path | ConsentBackend | None,
         publishers: Iterable[Publisher],
+        usage: UsageRecorder,
         collect: Callable[..., HostOrigins],
     ) -> None:
         """`collect` is `collect_origins` with what does not come from a configuration."""
@@ -70,6 +72,7 @@ class HostComponents:
         self.origins = origins
         self._publishers = tuple(publishers)
         self.style = style
+        self.usage = usage
         self.watchers: list[Callable[[], None]] = []
         """Called when something changed that a person may be shown."""
         self._config_failures: set[Origin | str] = set()
@@ -141,6 +144,7 @@ class HostComponents:
             approver=self.approver,
             fetcher=self.fetcher,
             on_held=self._held_changed,
+            on_use=usage.use,
             limits=limits,
         )
         # Fences that cannot be guessed, and that stay the same while the host is open.
@@ -175,10 +179,13 @@ class HostComponents:
             reader=reader,
             searcher=self.search,
             offered=self.offered.keys,
+            usage=usage,
             style=self.style,
             context=context,
         )
-        self.catalog = CatalogCache(self.offered, self.style, context, self.inventory.places.templates)
+        self.catalog = CatalogCache(
+            self.offered, self.style, context, self.inventory.places.templates, on_turn=usage.offer
+        )
         self.following = Following(
             registry=self.registry,
             approvals=self.approvals,
@@ -209,6 +216,7 @@ class HostComponents:
             _fetcher=self.fetcher,
             _approver=self.approver,
             _following=self.following,
+            _usage=usage,
         )
 
     async def open(
@@ -224,6 +232,7 @@ class HostComponents:
         for remark in filter(None, (self.approvals.remark, *remarks)):
             self.remark(remark)
         tasks.start_soon(self.approvals.run)
+        tasks.start_soon(self.usage.run)
         for server in untrusted:
             origin = Origin.mcp(server.label)
             message = f"{origin} {server.reason}"

@@ -50,7 +50,8 @@ def point(
     ).one()
     description = json.loads(row.frontmatter).get("description")
     terms = terms_for(name, path.rstrip("/"), description if isinstance(description, str) else "")
-    text = sorted(term for term in json.loads(row.text_terms) if term not in set(terms) and " " not in term)
+    known = {"", *terms}
+    text = sorted(term for term in json.loads(row.text_terms) if term not in known and " " not in term)
     values = {"version_id": version, "terms": " ".join(terms), "text_terms": " ".join(text)}
     if before is None:
         inserted = connection.execute(

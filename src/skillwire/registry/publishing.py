@@ -35,6 +35,7 @@ from skillwire.registry.publications import (
     checked_namespace,
     refused,
 )
+from skillwire.registry.queries import counted_text
 from skillwire.registry.schema import (
     blobs,
     channels,
@@ -388,7 +389,7 @@ class Publishing:
                 set_digest=draft.set_digest,
                 frontmatter=json.dumps(frontmatter, ensure_ascii=False),
                 manifest=json.dumps(manifest, ensure_ascii=False),
-                text_terms=json.dumps(text_terms, ensure_ascii=False, separators=(",", ":")),
+                text_terms=counted_text(text_terms),
                 size=sum(file.size for file in draft.files),
                 archive_digest=archive,
                 signer=signer,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,10 +51,13 @@ _SIMILAR: Final = 200
 _NAME_BONUS: Final = 2.0
 _TEXT_SHARE: Final = 0.6
 _COUNT_SECONDS: Final = 60.0
+_NO_TEXT: Final = "{}"
+_COUNT: Final = re.compile(r"\d+")
 
 
-# The terms of name, place and description, and those that only the text has.
-_Row: TypeAlias = tuple[str, str]
+# The terms of name, place and description, and those that only the text has; `None` if all that is asked for
+# is known to be in one of them.
+_Row: TypeAlias = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,11 @@ class StoreSearch:
         total = self._count(connection)
         found: dict[str, _Row] = {}
         if len(groups) > 1:
-            found = self._matching(connection, groups)
+            found = self._matching(connection, groups, texts=False)
         for group in sorted(groups, key=lambda group: group.skills):
             if len(found) >= _CANDIDATES:
                 break
-            found |= self._matching(connection, [group])
+            found = self._matching(connection, [group], texts=len(groups) > 1) | found
         weights = [(group.terms, _rarity(group.skills, total)) for group in groups]
         ranked = sorted(found, key=lambda path: (-_score(path, found[path], weights), path))
         having = {term: group.skills for group in groups for term in group.terms}
@@ -121,8 +125,11 @@ class StoreSearch:
         found = sorted(connection.execute(near).scalars())
         return _counts(connection, sa.and_(terms.c.term.in_(similar_terms(term, found)), terms.c.skills > 0))
 
-    def _matching(self, connection: Connection, groups: Sequence[_Group]) -> dict[str, _Row]:
-        """Skills that have a term of every group, first those with one in their names: terms by paths."""
+    def _matching(self, connection: Connection, groups: Sequence[_Group], *, texts: bool) -> dict[str, _Row]:
+        """Skills that have a term of every group, first those with one in their names: terms by paths.
+
+        Texts are long: they are read where another group may be in one.
+        """
         if self._store.is_postgresql:
             match = " & ".join(f"({' | '.join(map(_quoted, group.terms))})" for group in groups)
             condition = "channels.search @@ CAST(:match AS tsquery)"
@@ -138,7 +145,8 @@ class StoreSearch:
         # One term stands for its group: with all of them, hardly two queries would have the same statement.
         named = [having.c.name.contains(min(group.terms, key=len), autoescape=True) for group in groups]
         hits = sum((sa.case((is_named, 1), else_=0) for is_named in named), sa.literal(0))
-        query = sa.select(having.c.path, having.c.terms, having.c.text_terms)
+        text = having.c.text_terms if texts else sa.null().label("text_terms")
+        query = sa.select(having.c.path, having.c.terms, text)
         rows = connection.execute(
             query.order_by(hits.desc(), having.c.path).limit(_CANDIDATES), {"match": match}
         )
@@ -174,16 +182,37 @@ def _rarity(having: int, total: int) -> float:
 
 def _score(path: str, row: _Row, weights: Sequence[tuple[tuple[str, ...], float]]) -> float:
     """A first, quick score: the rare words count, those of the name more and those of the text less."""
-    short, text = (frozenset(terms.split()) for terms in row)
+    # Few terms are looked for in long texts, so these are not split.
+    short, text = f" {row[0]} ", None if row[1] is None else f" {row[1]} "
     score = 0.0
     for alternatives, weight in weights:
         if any(term in path for term in alternatives):
             score += _NAME_BONUS * weight
-        elif not short.isdisjoint(alternatives):
+        elif any(f" {term} " in short for term in alternatives):
             score += weight
-        elif not text.isdisjoint(alternatives):
+        elif text is None or any(f" {term} " in text for term in alternatives):
             score += _TEXT_SHARE * weight
     return score
+
+
+def counted_text(counts: Mapping[str, int]) -> str:
+    """The terms of a text as they are stored: JSON, their number first, so that few terms are found fast."""
+    stored = {"": sum(counts.values()), **counts} if counts else {}
+    return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
+
+
+def _asked_for(stored: str, asked: Iterable[str]) -> dict[str, int]:
+    """The terms of a text that a query has, and how many others there are, which its length depends on."""
+    if stored == _NO_TEXT:
+        return {}
+    found: dict[str, int] = {}
+    for term in asked:
+        key = f",{json.dumps(term, ensure_ascii=False)}:"
+        at = stored.find(key)
+        if at >= 0 and (count := _COUNT.match(stored, at + len(key))):
+            found[term] = int(count[0])
+    total = _COUNT.match(stored, len('{"":'))
+    return {**found, "": int(total[0]) - sum(found.values()) if total else 0}
 
 
 def _counts(
@@ -398,7 +427,7 @@ class SkillQueries:
                     str(row["name"]),
                     _description(row),
                     path.rstrip("/"),
-                    _asked_for(json.loads(row["text_terms"]), rarity[0]),
+                    _asked_for(str(row["text_terms"]), rarity[0]),
                     digest=next(
                         digest for file, digest, _ in json.loads(row["manifest"]) if file == SKILL_FILE
                     ),
@@ -477,12 +506,6 @@ _LISTED: Final = sa.select(channels.c.path, *_FIELDS).select_from(
         skills, skills.c.id == versions.c.skill_id
     )
 )
-
-
-def _asked_for(counts: Mapping[str, int], asked: Mapping[str, int]) -> dict[str, int]:
-    """The terms of a text that a query has, and how many others there are, which its length depends on."""
-    found = {term: counts[term] for term in asked if term in counts}
-    return {**found, "": sum(counts.values()) - sum(found.values())} if counts else {}
 
 
 def _description(row: Row) -> str:

@@ -113,7 +113,7 @@ versions: Final = _table(
     *_texts("set_digest"),
     # JSON: the frontmatter, and a [path, digest, size] for each file.
     *_texts("frontmatter", "manifest"),
-    # JSON: how often each term occurs in the text of its SKILL.md.
+    # JSON: how often each term occurs in the text of its SKILL.md, first all together.
     Column("text_terms", Text, nullable=False, server_default="{}"),
     *_numbers("size"),
     # Of the `.tar.gz` that a site's index names.

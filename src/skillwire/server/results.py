@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -65,6 +65,8 @@ class SkillResults:
         self.options = options
         self.legacy_resources = LegacyResources(features, limits=options.limits)
         self._search: LibrarySearch | None = None
+        self.on_found: Callable[[Sequence[SkillEntry]], None] = lambda entries: None
+        """Called with the results of each search."""
         self.tools = (
             None if features.tools == "never" else SkillTools(library, options, texts, search=self.search)
         )
@@ -81,7 +83,9 @@ class SkillResults:
             from skillwire.server.search import LibrarySearch  # Not needed to start.
 
             self._search = LibrarySearch(self.library, self.options.limits)
-        return await self._search.search(query, limit)
+        found = await self._search.search(query, limit)
+        self.on_found(found)
+        return found
 
     async def page_of_skills(self, cursor: str | None) -> Page[SkillEntry]:
         """A page of the listing."""

@@ -235,6 +235,36 @@ COMMANDS: Final = (
         },
     ),
     command(
+        "eval run",
+        "evals:run_scenarios",
+        "Measure whether a model does a task better with a skill\n\n"
+        "A scenario is a TOML file, or a folder with a scenario.toml: a task, servers, the tools that may be "
+        "called, and criteria. The servers that it names are started. It runs with the skill and without it, "
+        "as often as --repeat says, in sessions of their own; skills count as approved there. Exits with 1 "
+        "if --min-pass is not met, and with 4 if the model could not be asked.",
+        Argument(
+            "paths",
+            "SCENARIO",
+            "A scenario, as a file or a folder.",
+            kind="path",
+            many=True,
+            completion="file",
+        ),
+        text("--model NAME", "The model: anthropic:NAME, openai:NAME, google:NAME, ollama:NAME."),
+        integer(
+            "--repeat N", "Run it this often with the skill and without it.", default=5, most=1000, least=1
+        ),
+        flag("--control", "Also run it without the skill.", default=True),
+        text("--style STYLE", "Emulate another host: claude, codex, gemini, goose or wayland."),
+        integer("--min-pass PERCENT", "Exit with 1 if fewer runs with the skill pass.", most=100),
+        path("--junit FILE", "Write the results as JUnit XML to this file."),
+        path("--html FILE", "Write a page with a plot to this file."),
+        examples={
+            "skillwire eval run examples/scenarios/pr-review --model anthropic:NAME": "five of each",
+            "skillwire eval run ./scenario.toml --repeat 20 --html results.html": "with a page",
+        },
+    ),
+    command(
         "new",
         "authoring:new",
         "Start a new skill\n\n"

@@ -38,6 +38,8 @@ COMMANDS: Final = (
             "With --for-model: a file being worked on; may activate path-scoped skills. Repeatable.",
             many=True,
         ),
+        flag("--usage", "How often each skill was used on this machine. Needs usage = true in your file."),
+        flag("--clear", "With --usage: delete what was counted."),
         flag("--fail-on-error", "Exit with 4 if a server or directory failed, for continuous integration."),
         _REFRESH,
         examples={
@@ -48,6 +50,7 @@ COMMANDS: Final = (
             "skillwire list --style goose": "with the names that Goose would use",
             "skillwire list --for-model --style codex": "what a model is told, as Codex presents it",
             "skillwire list --installed": "what is installed, and where from",
+            "skillwire list --usage": "which skills are used, and which never",
         },
     ),
     _command(

@@ -20,7 +20,7 @@ from skillwire.files import expand_user
 from skillwire.host.config.secrets import Variables
 from skillwire.host.config.server import ServerConfig, UntrustedServer, did_you_mean
 from skillwire.host.config.text import ConfigText, ProfileText, PublisherText, ServerAddress, ServerText
-from skillwire.host.directories import LocalDirectory, bundled_directory, project_directory
+from skillwire.host.directories import LocalDirectory, bundled_directory, project_directory, state_paths
 from skillwire.host.state import ServerState
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
@@ -89,6 +89,14 @@ class HostConfig:
     publishers: tuple[ConfiguredPublisher, ...] = ()
     required_sources: tuple[tuple[str, str], ...] = ()
     """Patterns of sources, each with the publisher who must have signed what comes from there."""
+
+    usage: bool = False
+    """Whether the use of skills is counted on this machine."""
+
+    @property
+    def usage_file(self) -> Path | None:
+        """Where the use of skills is counted; `None` if it is not."""
+        return state_paths().usage if self.usage else None
 
     @property
     def local_directories(self) -> tuple[LocalDirectory | Path, ...]:
@@ -250,6 +258,7 @@ def combine(
         disabled=tuple(dict.fromkeys(name for part in parts for name in part.disabled)),
         files=tuple(file.file for file in files),
         publishers=publishers,
+        usage=user is not None and user.usage is True,
         required_sources=tuple(dict.fromkeys((pattern, name) for _, pattern, name in sources)),
     )
 
@@ -415,6 +424,7 @@ def _of_the_user_alone(
             ("bundled", bool(project.bundled)),
             ("model", bool(project.model)),
             ("repository_host", bool(project.repository_host)),
+            ("usage", project.usage is not None),
             *((f"sources.{name}.token_env", bool(one.token_env)) for name, one in project.sources.items()),
         ):
             if is_set:

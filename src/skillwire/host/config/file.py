@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.files import read_regular
 from skillwire.host.config.config import HostConfig, combine
-from skillwire.host.config.server import SeenFile, TrustedFiles, UntrustedServer, seen_digest
-from skillwire.host.config.text import ConfigText, parse_config
+from skillwire.host.config.server import ConfigTable, SeenFile, TrustedFiles, UntrustedServer, seen_digest
+from skillwire.host.config.text import ConfigText, parse_config, read_servers
 from skillwire.host.directories import LocalDirectory, state_paths
+from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.sources.reference import DEFAULT_HOST
 
@@ -56,6 +57,20 @@ def load_config(
         trusted=unsafe_trust_project or (project is not None and is_trusted(project)),
         named=file is not None,
     )
+
+
+def load_settings(table: ConfigTable, file: Path, issues: list[Issue]) -> HostConfig:
+    """The servers, directories and style in a file that the user named and that has other keys too.
+
+    Its commands are started in its directory. Mistakes are added to the issues; then there are no settings.
+    """
+    text = ConfigText(
+        file=file,
+        servers=read_servers(table, file, issues),
+        directories=table.strings("directories") or (),
+        style=table.string("style"),
+    )
+    return HostConfig() if issues else combine(text, environment=os.environ, named=True)
 
 
 def config_above(directory: Path | None = None) -> Path | None:

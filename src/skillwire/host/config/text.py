@@ -113,6 +113,8 @@ class ConfigText:
     """Directories of skills that are part of the agent. Only the user's own file has any."""
     model: str = ""
     """The model of `skillwire chat`. Only the user's own file can say so: it decides where texts are sent."""
+    usage: bool | None = None
+    """Whether the use of skills is counted on this machine. Only the user's own file can say so."""
     repository_host: str = ""
     """Where the repository `OWNER/NAME` is. Only the user's own file can say so."""
     approvers: tuple[str, ...] = ()
@@ -140,14 +142,10 @@ def parse_config(text: str, file: Path) -> ConfigText:
     values = _toml(text, file)
     issues: list[Issue] = []
     table = ConfigTable(values, file=str(file), issues=issues)
-    servers = {name: _server(below) for name, below in table.tables("servers").items()}
-    for name in servers:
-        issues += _label_issues(name, file)
-    issues += _twin_issues(servers, file)
     config = ConfigText(
         file=file,
         text=text,
-        servers=servers,
+        servers=read_servers(table, file, issues),
         profiles={name: _profile(below) for name, below in table.tables("profiles").items()},
         publishers={name: _publisher(below) for name, below in table.tables("publishers").items()},
         sources={name: _source(below) for name, below in table.tables("sources").items()},
@@ -160,6 +158,7 @@ def parse_config(text: str, file: Path) -> ConfigText:
         repository_host=table.string("repository_host"),
         bundled=table.strings("bundled") or (),
         model=table.string("model"),
+        usage=table.boolean("usage"),
     )
     if config.repository_host and not is_host(config.repository_host):
         table.blame("repository_host", "is not the name of a host", 'write one such as "git.example.org"')
@@ -167,6 +166,15 @@ def parse_config(text: str, file: Path) -> ConfigText:
     if issues:
         raise FormatError(issues)
     return config
+
+
+def read_servers(table: ConfigTable, file: Path, issues: list[Issue]) -> dict[str, ServerText]:
+    """The tables `[servers.NAME]` below a table; mistakes are added to the issues."""
+    servers = {name: _server(below) for name, below in table.tables("servers").items()}
+    for name in servers:
+        issues += _label_issues(name, file)
+    issues += _twin_issues(servers, file)
+    return servers
 
 
 def _toml(text: str, file: Path) -> dict[str, Any]:
