@@ -40,7 +40,7 @@ from skillwire.catalog import parse_query
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import Access, FileRow, Publishing, Role, Store
 from skillwire.registry.publications import publication_of
-from skillwire.registry.queries import StoreSearch, View
+from skillwire.registry.queries import SkillQueries, View
 from skillwire.registry.store import CHANNEL
 from skillwire.skill import digest_of
 
@@ -255,7 +255,7 @@ def search_cost(url: str, count: int) -> tuple[float, float]:
     A fifth of the questions is asked before, which fills the caches of a new connection.
     """
     store = Store(url)
-    catalog = StoreSearch(store, View())
+    catalog = SkillQueries(store, View())
     questions = [question.text for question in words.questions(words.skills())]
     chance = random.Random(7)
     queries = [parse_query(typed(questions, chance), limits=DEFAULT_LIMITS) for _ in range(count)]

@@ -100,6 +100,7 @@ def test_a_public_module_without_its_extra_says_in_one_sentence_what_to_install(
     )
     assert needed == {
         **{f"skillwire.{name}": pip_command(name) for name in ("chat", "registry", "ui")},
+        "skillwire.evals": pip_command("chat"),  # `run_scenario`; selection needs no model.
         **{f"skillwire.adapters.{name}": pip_command(name.replace("_", "-")) for name in frameworks},
     }
     assert not any("\n" in answer for answer in answers.values())
