@@ -73,6 +73,7 @@ async def _serve(
     hidden: Callable[[], Sequence[str]],
 ) -> None:
     from skillwire.cli.install_setup import installer, workspace
+    from skillwire.evals import selection_figures
     from skillwire.server import HttpServer
     from skillwire.server.http.server import listen
     from skillwire.ui import ReviewApp
@@ -94,6 +95,7 @@ async def _serve(
             "user": lambda: installer(workspace(user=True), options),
         },
         hidden=hidden,
+        figures=selection_figures,
     )
     server = HttpServer(app, address, listening=listening, path="/")
     loop = asyncio.get_running_loop()

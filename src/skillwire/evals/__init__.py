@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from skillwire.evals.selection import Counts as Counts
     from skillwire.evals.selection import EvaluatedSkill as EvaluatedSkill
     from skillwire.evals.selection import Selection as Selection
+    from skillwire.evals.selection import SelectionFigures as SelectionFigures
     from skillwire.evals.selection import collect_skills as collect_skills
     from skillwire.evals.selection import evaluate as evaluate
+    from skillwire.evals.selection import selection_figures as selection_figures
 
 export(
     __name__,
@@ -29,6 +31,8 @@ export(
         "behavior": "as_junit as_page run_scenario",
         "labels": "Label labels_beside read_labels",
         "scenario": "Criterion Scenario Step read_scenario",
-        "selection": "Counts EvaluatedSkill Selection collect_skills evaluate",
+        "selection": (
+            "Counts EvaluatedSkill Selection SelectionFigures collect_skills evaluate selection_figures"
+        ),
     },
 )

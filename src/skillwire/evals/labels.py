@@ -56,6 +56,11 @@ def read_labels(path: Path, *, skill: str = "", limits: Limits = DEFAULT_LIMITS)
         data = read_regular(path, limits.document_bytes + 1)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
+    return parse_labels(data, path, skill=skill, limits=limits)
+
+
+def parse_labels(data: bytes, path: Path, *, skill: str = "", limits: Limits = DEFAULT_LIMITS) -> list[Label]:
+    """The labels in the bytes of a file; `path` is for messages, and its ending says the format."""
     try:
         rows = _rows(path, data, limits)
         labels = [_label(row, place, skill, path) for place, row in rows]

@@ -14,18 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from skillwire.catalog import HostSkill
+import anyio
+import anyio.to_thread
+
+from skillwire.catalog import HostSkill, SkillKey
 from skillwire.catalog.documents import SkillDocuments
 from skillwire.catalog.search import SearchIndex
 from skillwire.catalog.tokenize import STOP_WORDS, count_terms, parse_query, plain_words, stem
-from skillwire.evals.labels import Label, labels_beside
+from skillwire.errors import SkillwireError
+from skillwire.evals.labels import BESIDE, Label, labels_beside, parse_labels
+from skillwire.host import SkillHost
 from skillwire.host.styles import all_styles
 from skillwire.host.styles.base import RenderContext
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill import SkillEntry
+from skillwire.skill import DYNAMIC, SkillEntry, skill_root
 from skillwire.sources import DirectorySource
-from skillwire.text import clean_line
+from skillwire.text import clean_line, safe_line
 from skillwire.trust import Origin
 
 FORMAT: Final = "skillwire-eval/1"
@@ -336,3 +341,81 @@ def compared(now: Selection, before: Mapping[str, bool]) -> tuple[list[str], lis
     lost = [question for question, right in current.items() if not right and before.get(question)]
     gained = [question for question, right in current.items() if right and before.get(question) is False]
     return lost, gained
+
+
+_MOST_ASKED: Final = 200
+_FIGURE_SECONDS: Final = 3.0
+_MOST_TAKEN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionFigures:
+    """What search finds for the labels of a skill, and of others on this machine, before it is approved."""
+
+    right: int
+    """How many of its own questions find it first."""
+    own: int
+    others: int
+    """How many questions of other skills were asked."""
+    taken: tuple[tuple[str, str], ...] = ()
+    """Skills of this machine, each with a question that finds them now and would find this one first."""
+    is_whole: bool = True
+    """Whether all questions were asked, and not only as many as there was time for."""
+
+
+async def selection_figures(
+    host: SkillHost, skill: HostSkill, *, limits: Limits = DEFAULT_LIMITS
+) -> SelectionFigures | None:
+    """The figures of one skill among those of a host; `None` without labels.
+
+    Its own labels are read from its verified files, those of others beside the local skills.
+    """
+    labels = [(skill.key, label) for label in await _own_labels(host, skill, limits)]
+    own = len(labels)
+    places = [(other, host.admin.local_path(other)) for other in host.skills() if other.key != skill.key]
+    labels += await anyio.to_thread.run_sync(_local_labels, places, limits)
+    right = asked = others = 0
+    taken: list[tuple[str, str]] = []
+    with anyio.move_on_after(_FIGURE_SECONDS):
+        for key, label in labels[:_MOST_ASKED]:
+            found = [one.skill.key for one in await host.search(label.question, limit=2)]
+            asked += 1
+            is_first = found[:1] == [skill.key]
+            if key == skill.key:
+                right += is_first
+                continue
+            others += 1
+            # Without this skill, the second would be the first.
+            if is_first and found[1:2] == [key]:
+                taken.append((safe_line(label.expected[0]), label.question))
+    if not asked:
+        return None
+    return SelectionFigures(right, min(own, asked), others, tuple(taken[:_MOST_TAKEN]), asked == len(labels))
+
+
+async def _own_labels(host: SkillHost, skill: HostSkill, limits: Limits) -> list[Label]:
+    labels: list[Label] = []
+    resources = () if skill.entry.resources is DYNAMIC else skill.entry.resources
+    for path in BESIDE:
+        if any(one.uri == f"{skill_root(skill.uri)}/{path}" for one in resources):
+            try:
+                file = await host.admin.preview(skill.uri, path, server=skill.origin.label)
+                labels += parse_labels(file.data, Path(path), skill=skill.entry.name, limits=limits)
+            except SkillwireError:
+                continue  # Without labels there is no figure.
+    return [label for label in labels if label.expected]
+
+
+def _local_labels(
+    places: Iterable[tuple[HostSkill, Path | None]], limits: Limits
+) -> list[tuple[SkillKey, Label]]:
+    labels: list[tuple[SkillKey, Label]] = []
+    for other, path in places:
+        if path is None or len(labels) >= _MOST_ASKED:
+            continue
+        try:
+            found = labels_beside(path.parent, other.entry.name, limits=limits)
+        except (SkillwireError, OSError):
+            continue
+        labels += [(other.key, label) for label in found if label.expected]
+    return labels

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from skillwire.catalog import HostSkill, SkillTable
 from skillwire.consent import ApprovalStatus, ConsentStore, Decision, State, status_of
@@ -287,6 +288,11 @@ class HostAdmin:
     async def history(self, skill: HostSkill, *, caller: str = "") -> tuple[Decision, ...]:
         """The decisions of the user, or of a caller of a gateway, about a skill, the latest first."""
         return await self.approvals.history(self.approvals.key(skill.origin, skill.uri, caller))
+
+    def local_path(self, skill: HostSkill) -> Path | None:
+        """Where the `SKILL.md` of a local skill is on disk; `None` for a skill of a server."""
+        path = self._inventory.places.local_path(skill.origin, skill.uri) if skill.origin.is_local else ""
+        return Path(path) if path else None
 
     async def preview(self, name: str, path: str = SKILL_FILE, *, server: str | None = None) -> VerifiedFile:
         """A file for the user to look at before the skill is loaded. This does not load it (SEC-7)."""

@@ -55,6 +55,7 @@ from skillwire.ui.rendering import MOST_STREAMS, Layout, Live, Templates
 
 if TYPE_CHECKING:
     from skillwire.access import Callers
+    from skillwire.catalog import HostSkill
     from skillwire.host import SkillHost
 
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
@@ -90,6 +91,7 @@ class ReviewApp:
         audit_log: Path | None = None,
         base_url: str = "",
         hidden: Callable[[], Sequence[str]] = tuple[str, ...],
+        figures: Callable[[SkillHost, HostSkill], Awaitable[object | None]] | None = None,
     ) -> None:
         """`host` is open for as long as this is served, at these host names and this port.
 
@@ -97,7 +99,7 @@ class ReviewApp:
         `installers` make the installer of each scope, `project` and `user`. `audit_log` is a file of JSON
         lines that a gateway writes. `base_url` is where browsers reach the page, if a proxy is in front of
         it. `hidden` says which rules of the configuration hide skills, a sentence for each: it is shown if no
-        skill is left.
+        skill is left. `figures` gives what search finds for the labels of a skill, before it is approved.
         """
         self._names = tuple(names)
         self._base = base_url.rstrip("/") or f"http://{self._names[0]}:{port}"
@@ -110,7 +112,7 @@ class ReviewApp:
         self._templates = Templates(asset_version=_asset_version())
         self._installed = installed = InstalledSkills(installers or {})
         layout = Layout(self._templates, self._overview, has_audit=audit_log is not None, hidden=hidden)
-        pages = Pages(host, self._overview, installed, layout)
+        pages = Pages(host, self._overview, installed, layout, figures)
         status = StatusPages(host, self._overview, installed, layout, audit_log=audit_log)
         actions = ReviewActions(host, self._overview, self._live, installed)
         shown: dict[str, Handler] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -28,6 +28,7 @@ from skillwire.words import human_size
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from skillwire.catalog import HostSkill
     from skillwire.consent import Decision
     from skillwire.host import FileComparison, ServerState, SkillHost
     from skillwire.skill import SkillEntry
@@ -51,8 +52,14 @@ class Pages:
     """The pages of one host."""
 
     def __init__(
-        self, host: SkillHost, overview: Overview, installed: InstalledSkills, layout: Layout
+        self,
+        host: SkillHost,
+        overview: Overview,
+        installed: InstalledSkills,
+        layout: Layout,
+        figures: Callable[[SkillHost, HostSkill], Awaitable[object | None]] | None = None,
     ) -> None:
+        self._figures = figures
         self._host = host
         self._overview = overview
         self._installed = installed
@@ -159,6 +166,7 @@ class Pages:
             known=known_since(server, entry) if server is not None else "",
             dialect="" if item.review.skill.origin.is_local else entry.dialect.meaning,
             history=[_decision_view(decision) for decision in history],
+            figures=await self._figures(self._host, item.review.skill) if self._figures else None,
             installed=[
                 _installed_view(scope, one, item)
                 for scope, one in (() if visit.session.only else await self._installed.of(item.review))
