@@ -7,8 +7,10 @@ import http.client
 import json
 import logging
 import os
+import re
 import signal
 import ssl
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -453,6 +455,24 @@ def test_a_shared_folder_says_what_colleagues_do_and_a_removed_token_is_refused_
         end = time.monotonic() + PATIENCE
         while status_for(url, token) != 401:
             assert time.monotonic() < end
+
+
+@pytest.mark.process
+def test_a_colleague_on_another_machine_does_what_the_output_says_and_has_the_skill(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/alpha")
+    program = str(Path(__file__).parent / "second_machine.py")
+    command = ["unshare", "-rn", sys.executable, program, str(tmp_path)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 10)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here")
+    if ended.returncode != 0 and re.search("unshare: |'ip'|'nsenter'|RTNETLINK", ended.stderr):
+        pytest.skip(f"no network of its own here: {ended.stderr[-200:]}")
+    assert ended.returncode == 0, ended.stderr
+    seen = json.loads(ended.stdout)
+    assert seen["lines"][0].startswith("skillwire servers add skills http://10.77.0.1:8711/mcp")
+    assert seen["installed"]["guessed"] == []
+    assert [Path(file).parent.name for file in seen["installed"]["shared"]][:1] == ["alpha"], seen["runs"]
 
 
 @pytest.mark.process

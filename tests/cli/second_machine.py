@@ -1,0 +1,102 @@
+"""Two machines: a server and a colleague, each in a network namespace of its own, with a cable between them.
+
+Run as a program below `unshare -rn`. It serves a folder with `--share`, does on the second machine what the
+output says, and prints what was seen as one JSON document.
+
+    unshare -rn python tests/cli/second_machine.py FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SKILLWIRE = [sys.executable, "-m", "skillwire"]
+SERVER, COLLEAGUE = "10.77.0.1", "10.77.0.2"
+SECONDS = 120
+
+
+def ip(*words: str, namespace: str = "") -> None:
+    enter = ["nsenter", "--target", namespace, "--net"] if namespace else []
+    subprocess.run([*enter, "ip", *words], check=True, timeout=SECONDS)
+
+
+def connect(namespace: str) -> None:
+    """Lay a cable between this machine and the one of a process."""
+    ip("link", "add", "here", "type", "veth", "peer", "name", "there")
+    ip("link", "set", "there", "netns", namespace)
+    for address, name, of in ((SERVER, "here", ""), (COLLEAGUE, "there", namespace)):
+        ip("link", "set", "lo", "up", namespace=of)
+        ip("addr", "add", f"{address}/24", "dev", name, namespace=of)
+        ip("link", "set", name, "up", namespace=of)
+    ip("route", "add", "default", "via", COLLEAGUE)
+
+
+def environment(home: Path) -> dict[str, str]:
+    home.mkdir(parents=True, exist_ok=True)
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+
+
+def wait_for(file: Path, server: subprocess.Popen[bytes]) -> str:
+    end = time.monotonic() + SECONDS
+    while "Serving 1 skill" not in (said := file.read_text()):
+        if server.poll() is not None or time.monotonic() > end:
+            raise SystemExit(f"it does not serve: {said}")
+        time.sleep(0.1)
+    return said
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    second = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
+    own = Path("/proc/self/ns/net").readlink()
+    while Path(f"/proc/{second.pid}/ns/net").readlink() == own:
+        time.sleep(0.01)
+    connect(str(second.pid))
+    output = folder / "said"
+    installed: dict[str, list[str]] = {}
+    with output.open("wb") as said_to:
+        server = subprocess.Popen(
+            [*SKILLWIRE, "serve", str(folder / "skills"), "--share", "--yes"],
+            env=environment(folder / "author"),
+            stdout=said_to,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        said = wait_for(output, server)
+        token = re.search(r"export SKILLWIRE_TOKEN='(\S+)'", said)
+        lines = re.findall(r"^    (skillwire .*)$", said, re.MULTILINE)
+        assert token is not None, said
+        runs: list[tuple[int, str]] = []
+        for whose, given in (("guessed", f"skw_{'0' * 43}"), ("shared", token[1])):
+            home = folder / "colleague"
+            shutil.rmtree(home, ignore_errors=True)
+            env = {**environment(home), "SKILLWIRE_TOKEN": given}
+            for line in lines:
+                words = [
+                    *SKILLWIRE,
+                    *line.split()[1:],
+                    *(["--yes"] if line.startswith("skillwire add") else []),
+                ]
+                enter = ["nsenter", "--target", str(second.pid), "--net", "--preserve-credentials"]
+                run = subprocess.run(
+                    [*enter, *words], env=env, cwd=home, capture_output=True, text=True, timeout=SECONDS
+                )
+                runs.append((run.returncode, run.stdout + run.stderr))
+            installed[whose] = sorted(str(file.relative_to(home)) for file in home.rglob("SKILL.md"))
+    finally:
+        server.kill()
+        server.wait()
+        second.kill()
+        second.wait()
+    print(json.dumps({"lines": lines, "runs": runs, "installed": installed}))
+
+
+if __name__ == "__main__":
+    main()
