@@ -1,7 +1,9 @@
-"""Run the agent clients of the tests, and write what was seen into the table of docs/clients.md.
+"""Run the agent clients of the tests, record what was seen, and make the table of docs/clients.md from it.
 
-    python -m tools.agents             the pinned versions; writes the table
-    python -m tools.agents --newest    the newest versions, installed into a temporary folder; writes nothing
+    python -m tools.agents                 the pinned versions; writes the record and the table
+    python -m tools.agents codex           one of them; the others stay as they were seen before
+    python -m tools.agents --newest        the newest versions, in a temporary folder; writes nothing
+    python -m tools.agents --table         runs nothing, and makes the table from the record
 
 Every client runs in a network of its own that has nothing but loopback.
 """
@@ -22,7 +24,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/clients.md"
 PINS = ROOT / "tests/environments/agents/package.json"
+RECORD = ROOT / "tests/agent_clients/seen.json"
+"""What the runs of the pinned versions saw."""
 BEGIN, END = "<!-- agents: written by tools/agents.py -->", "<!-- end of agents -->"
+COUNTS = ("10", "50", "300")
 TITLES = {"claude-code": "Claude Code", "codex": "Codex", "gemini-cli": "gemini-cli", "opencode": "opencode"}
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -32,18 +37,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--newest", action="store_true", help="try the newest versions")
     parser.add_argument("clients", nargs="*", help="only these")
+    parser.add_argument("--table", action="store_true", help="run nothing; write the table from the record")
     given = parser.parse_args()
+    if given.table:
+        PAGE.write_text(with_table(PAGE.read_text()))
+        return
     with tempfile.TemporaryDirectory() as folder:
         if given.newest:
             os.environ["AGENT_PACKAGES"] = str(_install_newest(Path(folder)))
         reports = [_play(name, Path(folder)) for name in given.clients or TITLES]
-    table = _table(reports)
-    print(table)
-    if not given.newest and not given.clients:
-        page = PAGE.read_text()
-        PAGE.write_text(re.sub(f"{BEGIN}.*?{END}", f"{BEGIN}\n\n{table}\n{END}", page, flags=re.DOTALL))
-    if any(not all(report["facts"].values()) or not report["first"][0] for report in reports):
+    print(_table(reports))
+    complete = [report for report in reports if all(report["facts"].values())]
+    if not given.newest:
+        known = {report["client"]: report for report in (*recorded(), *complete)}
+        record = [known[name] for name in TITLES if name in known]
+        RECORD.write_text(json.dumps(record, indent=1) + "\n")
+        PAGE.write_text(with_table(PAGE.read_text()))
+    if len(complete) < len(reports):
         raise SystemExit(1)
+
+
+def recorded() -> list[dict[str, Any]]:
+    """What the last run of each client saw."""
+    return json.loads(RECORD.read_text()) if RECORD.exists() else []
+
+
+def with_table(page: str) -> str:
+    """The page with the table that the record gives, and the clients that the record does not have."""
+    reports = recorded()
+    missing = [title for name, title in TITLES.items() if name not in {one["client"] for one in reports}]
+    told = f"\nNo complete run is recorded of {' and '.join(missing)}.\n" if missing else ""
+    return re.sub(f"{BEGIN}.*?{END}", f"{BEGIN}\n\n{_table(reports)}{told}\n{END}", page, flags=re.DOTALL)
 
 
 def _install_newest(folder: Path) -> Path:
@@ -69,8 +93,10 @@ def _play(name: str, folder: Path) -> dict[str, Any]:
         first_requests,
         folder_facts,
         gateway_facts,
+        waits_when_told,
     )
 
+    before = os.getloadavg()[0]
     home = folder / f"home-{name}"
     scenario = str(ROOT / "tests/agent_clients/scenario.py")
     command = ["unshare", "-rn", sys.executable, scenario, name, str(home)]
@@ -80,8 +106,15 @@ def _play(name: str, folder: Path) -> dict[str, Any]:
         raise SystemExit(f"{name} did not get through the scenario")
     report = json.loads(done.stdout)
     runs = report["runs"]
-    facts = folder_facts(runs) | gateway_facts(runs)
-    return report | {"facts": facts, "first": first_requests(runs), "context": context_chars(runs)}
+    return {
+        "client": name,
+        "version": report["version"],
+        "facts": folder_facts(runs) | gateway_facts(runs),
+        "first": list(first_requests(runs)),
+        "waits": waits_when_told(runs),
+        "load": round(max(before, os.getloadavg()[0]) / (os.cpu_count() or 1), 1),
+        "context": {str(count): chars for count, chars in context_chars(runs).items()},
+    }
 
 
 def _table(reports: list[dict[str, Any]]) -> str:
@@ -90,10 +123,17 @@ def _table(reports: list[dict[str, Any]]) -> str:
     for fact in reports[0]["facts"]:
         cells = ["yes" if report["facts"][fact] else "**no**" for report in reports]
         lines.append(f"| {fact} | {' | '.join(cells)} |")
-    cells = [f"{shown} of {runs} runs" for shown, runs in (report["first"] for report in reports)]
+    cells = ["{} of {} runs".format(*report["first"]) for report in reports]
     lines.append(f"| the first request to the model had the gateway's tools or names | {' | '.join(cells)} |")
-    for count in reports[0]["context"]:
-        cells = [f"{report['context'].get(count, 0):,}" for report in reports]
+    cells = [{True: "yes", False: "**no**", None: "no such setting"}[report["waits"]] for report in reports]
+    lines.append(f"| the same with the client's setting to wait for a server | {' | '.join(cells)} |")
+    cells = [f"{report['load']}" if "load" in report else "not recorded" for report in reports]
+    lines.append(f"| processes that wanted a core meanwhile, for each core | {' | '.join(cells)} |")
+    for count in COUNTS:
+        cells = [
+            f"{report['context'][count]:,}" if count in report["context"] else "not seen"
+            for report in reports
+        ]
         lines.append(f"| characters that the gateway adds for {count} skills | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

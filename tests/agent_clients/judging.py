@@ -56,6 +56,11 @@ def first_requests(runs: Runs) -> tuple[int, int]:
     return sum(shown), len(shown)
 
 
+def waits_when_told(runs: Runs) -> bool | None:
+    """Whether the first request had them once the client was told to wait; `None` if it cannot be."""
+    return has_gateway(runs[REQUIRED]) if REQUIRED in runs else None
+
+
 def context_chars(runs: Runs) -> dict[int, int]:
     """How many characters the gateway adds to the first request, by the number of skills behind it."""
     without = len(runs["without"]["first"])

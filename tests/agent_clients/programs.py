@@ -46,8 +46,13 @@ class AgentProgram:
             path = home / self.replaces
             path.write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", f"{url}/v1", path.read_text()))
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether it has a setting with which it waits for the gateway, however long that takes."""
+        return bool(self.required[0])
+
     def require_gateway(self, home: Path) -> None:
-        """Make it wait for the gateway, where it has a setting for that."""
+        """Make it wait for the gateway, where its configuration has a setting for that."""
         if self.required[0]:
             path = home / self.replaces
             path.write_text(path.read_text().replace(*self.required))

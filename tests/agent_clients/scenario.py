@@ -170,11 +170,12 @@ def gateway(stage: Stage) -> None:
         stage.approve("shop/refunds")
         stage.ask("approved", load, read)
         for number in range(MOST_AGAIN):
-            # Codex does not wait for its servers: on a busy machine one of several runs shows it.
+            # Codex waits a second for its servers: on a busy machine one of several runs shows it.
             if any(map(has_gateway, stage.runs.values())):
                 break
             stage.ask(f"{AGAIN}{number}", load)
-        else:
+        if stage.program.can_wait:
+            # From here on it waits, however busy the machine is.
             stage.program.require_gateway(stage.home)
             stage.ask(REQUIRED, load)
         write_skill(served, SECOND)
