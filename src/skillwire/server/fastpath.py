@@ -1,9 +1,9 @@
 """FastPath: responses to the most common requests without the SDK.
 
 Requests of 2026-07-28 come from the HTTP middleware and from the stdio loop. Of the 2025 revisions, only the
-beginning of a connection over stdio is answered here: see `EarlySession` in `stdio.py`. Any request that is not fully
-understood, or that ends in an error, goes to the SDK. A test sends the same requests both ways and compares
-the responses.
+beginning of a connection over stdio is answered here: see `EarlySession` in `stdio.py`. Any request that is
+not fully understood, or that ends in an error, goes to the SDK. A test sends the same requests both ways and
+compares the responses.
 """
 
 from __future__ import annotations
