@@ -131,7 +131,7 @@ async def test_a_request_with_two_equal_ids_is_not_answered_from_the_cache(folde
     second = '"id":2,"method"'.join(text.rsplit('"id":1,"method"', 1))
     assert second != text
     headers = {**HEADERS, "Mcp-Method": "skills/get"}
-    async with running(folder, fast=True) as (port, _), httpx2.AsyncClient() as client:
+    async with running(folder, fast=True) as (port, _), httpx2.AsyncClient(timeout=60) as client:
         for body in (text, text, second):
             reply = await client.post(
                 f"http://127.0.0.1:{port}/mcp", content=body, headers={**headers, "Host": f"127.0.0.1:{port}"}
@@ -221,7 +221,7 @@ async def test_a_cached_entry_is_not_served_once_its_source_has_another() -> Non
     source = OneSkill()
     message = {"jsonrpc": "2.0", "id": 1, "method": "skills/get", "params": {"_meta": META, "uri": NOTE}}
     body = json.dumps(message, separators=(",", ":")).encode()
-    async with running(source, fast=True) as (port, _), httpx2.AsyncClient() as client:
+    async with running(source, fast=True) as (port, _), httpx2.AsyncClient(timeout=60) as client:
         seen: list[str] = []
         for _ in range(2):
             for _ in range(2):

@@ -53,6 +53,29 @@ def test_a_pattern_asks_once_about_the_skills_that_match_and_about_no_other(run:
     assert states(run) == {"letters": "not approved", "refunds": "approved", "returns": "approved"}
 
 
+@pytest.mark.parametrize("words", [["refunds"], ["refunds", "returns"]])
+def test_what_changed_between_question_and_answer_is_asked_about_again(run: Run, words: list[str]) -> None:
+    terminal = Terminal("approve", *words)
+    terminal.wait_for("[N]o")
+    plant("served/refunds", "How to keep the money.")
+    terminal.type("y\n")
+    terminal.wait_for("refunds changed while you were asked, and was not approved.")
+    terminal.wait_for("[N]o", 2)
+    assert terminal.screen.count("refunds from MCP · shop is not approved.") == 2
+    assert terminal.screen.count("returns from MCP · shop is not approved.") == len(words) - 1
+    terminal.type("t\n")
+    terminal.wait_for("How to keep the money.")
+    terminal.wait_for("[N]o", 3)
+    terminal.type("n\n")
+    assert terminal.end() == 7
+    assert states(run)["refunds"] == "not approved"
+    terminal = Terminal("approve", "refunds")
+    terminal.wait_for("[N]o")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert states(run)["refunds"] == "approved"
+
+
 def test_nothing_is_approved_without_a_terminal_whatever_standard_input_says(run: Run) -> None:
     refused = run("approve", "refunds")
     assert refused.code == 7

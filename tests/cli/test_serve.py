@@ -385,7 +385,7 @@ def test_only_the_skills_that_are_named_are_served(tmp_path: Path) -> None:
     for name in ("alpha", "beta", "gamma"):
         write_skill(tmp_path / f"skills/{name}")
     with serving_http(tmp_path / "skills", "--only", "alpha", "--only", "gamma", "--well-known") as (url, _):
-        index = httpx2.get(url.replace("/mcp", "/.well-known/agent-skills/index.json")).json()
+        index = httpx2.get(url.replace("/mcp", "/.well-known/agent-skills/index.json"), timeout=60).json()
         assert [skill["name"] for skill in index["skills"]] == ["alpha", "gamma"]
 
 

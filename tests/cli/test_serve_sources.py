@@ -144,23 +144,23 @@ def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 def test_the_index_names_archives_that_depend_on_their_files_alone(site: tuple[str, Path]) -> None:
     url, folder = site
-    index = httpx.get(f"{url}{WELL_KNOWN}index.json").json()
+    index = httpx.get(f"{url}{WELL_KNOWN}index.json", timeout=60).json()
     assert index["$schema"].endswith("/0.2.0/schema.json")
     rows = {row["name"]: row for row in index["skills"]}
     assert rows.keys() == {"notes", "pdf"}
-    data = httpx.get(f"{url}{WELL_KNOWN}{rows['notes']['url']}").content
+    data = httpx.get(f"{url}{WELL_KNOWN}{rows['notes']['url']}", timeout=60).content
     assert f"sha256:{hashlib.sha256(data).hexdigest()}" == rows["notes"]["digest"]
     for path in folder.rglob("*"):
         os.utime(path, (0, 0))
     with serving_http(folder, "--well-known") as (other, _):
-        assert httpx.get(f"{other.removesuffix('/mcp')}{WELL_KNOWN}index.json").json() == index
+        assert httpx.get(f"{other.removesuffix('/mcp')}{WELL_KNOWN}index.json", timeout=60).json() == index
 
 
 def test_a_changed_skill_has_another_archive_and_the_old_one_is_gone(site: tuple[str, Path]) -> None:
     url, folder = site
 
     def row() -> dict[str, str]:
-        rows = httpx.get(f"{url}{WELL_KNOWN}index.json").json()["skills"]
+        rows = httpx.get(f"{url}{WELL_KNOWN}index.json", timeout=60).json()["skills"]
         return next(one for one in rows if one["name"] == "pdf")
 
     before = row()
@@ -169,8 +169,8 @@ def test_a_changed_skill_has_another_archive_and_the_old_one_is_gone(site: tuple
     while row() == before:
         assert time.monotonic() < end
         time.sleep(0.05)
-    assert httpx.get(f"{url}{WELL_KNOWN}{row()['url']}").status_code == 200
-    assert httpx.get(f"{url}{WELL_KNOWN}{before['url']}").status_code == 404
+    assert httpx.get(f"{url}{WELL_KNOWN}{row()['url']}", timeout=60).status_code == 200
+    assert httpx.get(f"{url}{WELL_KNOWN}{before['url']}", timeout=60).status_code == 404
 
 
 def test_a_site_takes_only_reads_and_needs_the_token_that_the_server_needs(tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_a_site_takes_only_reads_and_needs_the_token_that_the_server_needs(tmp_p
     with serving_http(tmp_path / "skills", "--well-known", "--token-file", tmp_path / "token") as (url, _):
         index = f"{url.removesuffix('/mcp')}{WELL_KNOWN}index.json"
         bearer = {"Authorization": "Bearer open-sesame"}
-        assert httpx.get(index).status_code == 401
-        assert httpx.get(index, headers=bearer).status_code == 200
-        assert httpx.post(index, headers=bearer).status_code == 405
+        assert httpx.get(index, timeout=60).status_code == 401
+        assert httpx.get(index, headers=bearer, timeout=60).status_code == 200
+        assert httpx.post(index, headers=bearer, timeout=60).status_code == 405
         assert httpx.head(index, headers=bearer).status_code == 200
     done = subprocess.run(
         [SKILLWIRE, "serve", tmp_path, "--well-known"], capture_output=True, text=True, check=False

@@ -92,7 +92,7 @@ async def test_a_token_is_needed_and_can_be_revoked_while_the_gateway_runs(tmp_p
     tokens = write_callers(file, alice={}, bob={})
     callers = CallerFile(file)
     gateway = make_gateway(tmp_path, GatewayOptions(callers=callers), docs=server("intro"))
-    async with serving(gateway) as url, httpx.AsyncClient() as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
         assert (await http.post(url)).status_code == 401
         assert (await http.post(url, headers={"Authorization": "Bearer wrong"})).status_code == 401
         known = {"Authorization": f"Bearer {tokens['alice']}"}
@@ -312,7 +312,7 @@ async def test_a_caller_who_floods_the_gateway_is_told_to_wait_and_others_are_no
     options = GatewayOptions(callers=CallerFile(file))
     limits = ServerOptions(limits=Limits(http_requests_per_minute=60))
     gateway = make_gateway(tmp_path, options, limits, docs=server("intro"))
-    async with serving(gateway) as url, httpx.AsyncClient() as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
         statuses = [
             (await http.get(url, headers={"Authorization": f"Bearer {tokens['flood']}"})).status_code
             for _ in range(30)
@@ -389,7 +389,7 @@ async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(t
         "Mcp-Method": "resources/read",
         "Mcp-Name": uri,
     }
-    async with serving(gateway) as url, httpx.AsyncClient() as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
         await anyio.sleep(2.1)  # Until then, a change of the approvals could go unseen.
         for method in ("resources/read", "skills/get"):
             for number in range(5):
@@ -430,7 +430,7 @@ async def test_health_in_detail_and_metrics_are_for_operators(tmp_path: Path) ->
     shop.refuse("skills/list")
     options = GatewayOptions(callers=CallerFile(file), approval="listed")
     gateway = make_gateway(tmp_path, options, docs=docs, shop=shop)
-    async with serving(gateway) as url, httpx.AsyncClient() as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
         base = url.removesuffix("/mcp")
         async with connected_to(url, tokens["alice"]) as client:
             await refusal(client, "resources/read", uri="skill://docs/liar/SKILL.md")

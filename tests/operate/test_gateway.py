@@ -143,7 +143,9 @@ async def test_a_caller_is_asked_through_nginx_and_both_gateways_know_the_answer
     # Whichever gateway it was: the other one knows within a second or so.
     for unit in site.gateways:
         async with (
-            httpx.AsyncClient(headers={"authorization": f"Bearer {site.callers[caller]}"}) as http,
+            httpx.AsyncClient(
+                headers={"authorization": f"Bearer {site.callers[caller]}"}, timeout=PATIENCE
+            ) as http,
             asyncio.timeout(PATIENCE),
         ):
             while True:

@@ -326,6 +326,7 @@ def test_a_replica_killed_during_a_publication_loses_nothing_and_the_next_goes_o
             place.removesuffix("/mcp") + "/registry/v1/publish",
             files=[("manifest", (None, json.dumps(manifest))), ("file", ("a", contents["a.bin"]))],
             headers={"authorization": f"Bearer {secret}"},
+            timeout=60,
         )
         assert answer.status_code == 202
         process.kill()
@@ -341,6 +342,7 @@ def test_a_replica_killed_during_a_publication_loses_nothing_and_the_next_goes_o
                 place.removesuffix("/mcp") + "/registry/v1/publish",
                 files=[("manifest", (None, json.dumps(manifest)))],
                 headers={"authorization": f"Bearer {secret}"},
+                timeout=60,
             ).json()["missing"]
         )
         assert publish_over_http(folder, place, token=secret).is_new

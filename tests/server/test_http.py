@@ -234,22 +234,22 @@ def test_the_token_opens_whatever_the_case_of_the_scheme(guarded_url: str, schem
 @pytest.mark.process
 def test_health_is_open_to_all_and_tells_strangers_nothing_else(guarded_url: str, url: str) -> None:
     asked = {"Host": "probe.example"}
-    stranger = httpx.get(guarded_url.replace("/mcp", "/healthz"), headers=asked)
+    stranger = httpx.get(guarded_url.replace("/mcp", "/healthz"), headers=asked, timeout=60)
     assert (stranger.status_code, stranger.json()) == (200, {"status": "ok"})
     for path in ("/livez", "/readyz"):
-        assert httpx.get(url.replace("/mcp", path), headers=asked).json() == {"status": "ok"}
+        assert httpx.get(url.replace("/mcp", path), headers=asked, timeout=60).json() == {"status": "ok"}
     known = {"Authorization": f"Bearer {TOKEN}"}
     detail = guarded_url.replace("/mcp", "/healthz?detail")
-    assert httpx.get(detail, headers={**asked, **known}).status_code == 421
-    assert httpx.get(detail).status_code == 401
-    told = httpx.get(detail, headers=known).json()
+    assert httpx.get(detail, headers={**asked, **known}, timeout=60).status_code == 421
+    assert httpx.get(detail, timeout=60).status_code == 401
+    told = httpx.get(detail, headers=known, timeout=60).json()
     assert told.keys() == {"status", "version", "skills", "left_out", "uptime_seconds"}
     assert (told["version"], told["left_out"]) == (VERSION, 0)
     assert told["skills"] > 0
     # Nobody is an operator only because there are no tokens, or because of where they come from.
     for path in ("/healthz?detail", "/metrics"):
-        assert httpx.get(url.replace("/mcp", path)).status_code == 403
-    refused = httpx.post(url.replace("/mcp", "/healthz"), headers=asked)
+        assert httpx.get(url.replace("/mcp", path), timeout=60).status_code == 403
+    refused = httpx.post(url.replace("/mcp", "/healthz"), headers=asked, timeout=60)
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
 
 

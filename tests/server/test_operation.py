@@ -189,10 +189,10 @@ async def test_the_log_can_be_json_and_the_server_has_a_name_and_instructions(
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": "server/discover",
         }
-        result = httpx.post(url, json=discover, headers=headers).json()["result"]
+        result = httpx.post(url, json=discover, headers=headers, timeout=60).json()["result"]
         assert result["instructions"] == "Ask for refunds."
         assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "acme"
-        httpx.post(url, content=b"{}", headers={"Host": "skills.corp"})
+        httpx.post(url, content=b"{}", headers={"Host": "skills.corp"}, timeout=60)
         served.wait_until_it_says("skills.corp")
         said = [line for line in served.said if line.startswith("{")]
     lines = [json.loads(line) for line in said]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
-from skillwire.errors import ApprovalRequired, FormatError, SourceError
+from skillwire.errors import ApprovalRequired, FormatError, SourceError, VerificationError
 
 if TYPE_CHECKING:
     from skillwire.catalog import HostSkill
     from skillwire.consent import ApprovalRequest, ConsentStore, Key, Record
     from skillwire.host import SkillHost
-    from skillwire.trust import VerifiedFile
+    from skillwire.trust import Approval, VerifiedFile
 
 _EXPORT_BYTES: Final = 64 * 1024 * 1024
 
@@ -31,12 +31,11 @@ def approve(
     as_json: bool,
 ) -> None:
     """Approve skills with exactly the files that a person was shown on their terminal (SEC-6)."""
-    from skillwire.cli.ask import ask_person, ask_set, person_terminal
-    from skillwire.cli.output import counted, printable
-    from skillwire.cli.screen import Screen, origin_words, show_json
+    from skillwire.cli.ask import ask_person, ask_set, person_screen, person_terminal
+    from skillwire.cli.screen import show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
-    from skillwire.consent import NO_TERMINAL, require_person
-    from skillwire.trust import Grants, requested_tools
+    from skillwire.consent import NO_TERMINAL, ApprovalRequest, require_person
+    from skillwire.trust import Grants
 
     require_person("approving a skill")
     _check_names("approve", names, everything, on)
@@ -50,43 +49,68 @@ def approve(
             if skill.origin.is_own and grants == Grants():
                 raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
         requests = [await _request(host, skill) for skill in skills]
-        if len(requests) == 1:
-            agreed = await ask_person(requests[0], question="Approve it?") is True
-        else:
-            agreed = await ask_set(requests)
-        if not agreed:
-            what = f"{skills[0].handle} was" if len(skills) == 1 else f"the {len(skills)} skills were"
-            raise _refused(f"{what} not approved", skills[0])
         rows: list[SkillRow] = []
-        screen = Screen()
-        for request in requests:
-            skill = request.skill
-            approval = await host.admin.approve(
-                skill,
-                digest=request.digest,
-                grants=grants,
-                how="approved on a terminal",
-                keep_files=True,
-                caller=caller or "",
-            )
-            rows.append(SkillRow(skill, host.admin.status(skill)))
-            if as_json:
-                continue
-            files = counted(len(approval.resources), "file")
-            whom = f" for {printable(caller)}" if caller else ""
-            what = f"{skill.handle} from {origin_words(skill.origin)} as it is now, {files}{whom}."
-            screen.line(("Approved ", "green"), what)
-            asked = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
-            if asked and not allow_tools:
-                tools = printable(" ".join(asked))
-                screen.wrapped(
-                    f"It asks for tools, which are not granted: {tools} (--allow-tools grants them)"
-                )
+        while requests:
+            if len(requests) == 1:
+                agreed = await ask_person(requests[0], question="Approve it?") is True
+            else:
+                agreed = await ask_set(requests)
+            if not agreed:
+                first = requests[0].skill
+                what = f"{first.handle} was" if len(requests) == 1 else f"the {len(requests)} skills were"
+                raise _refused(f"{what} not approved", first)
+            asked, requests = requests, list[ApprovalRequest]()
+            for request in asked:
+                try:
+                    approval = await host.admin.approve(
+                        request.skill,
+                        digest=request.digest,
+                        grants=grants,
+                        how="approved on a terminal",
+                        keep_files=True,
+                        caller=caller or "",
+                    )
+                except (ApprovalRequired, VerificationError):
+                    if (changed := await _changed(host, request)) is None:
+                        raise
+                    words = f"{request.skill.handle} changed while you were asked, and was not approved."
+                    person_screen().line((words, "yellow"))
+                    requests.append(changed)
+                    continue
+                rows.append(SkillRow(request.skill, host.admin.status(request.skill)))
+                if not as_json:
+                    _show_approved(request.skill, approval, caller=caller, allow_tools=allow_tools)
         if as_json:
             documents = [skill_json(row) for row in rows]
             show_json(documents[0] if len(documents) == 1 and not everything else {"approved": documents})
 
     with_host(options, action, name=_single(names), on=on)
+
+
+async def _changed(host: SkillHost, request: ApprovalRequest) -> ApprovalRequest | None:
+    """What to ask now that the server was listed again; `None` if the files are those that were shown."""
+    skill = request.skill
+    await host.refresh(skill.origin.label)
+    again = await _request(host, await host.find(skill.uri, server=skill.origin.label))
+    return again if again.digest != request.digest else None
+
+
+def _show_approved(
+    skill: RegisteredSkill, approval: Approval, *, caller: str | None, allow_tools: bool
+) -> None:
+    from skillwire.cli.output import counted, printable
+    from skillwire.cli.screen import Screen, origin_words
+    from skillwire.trust import requested_tools
+
+    screen = Screen()
+    files = counted(len(approval.resources), "file")
+    whom = f" for {printable(caller)}" if caller else ""
+    what = f"{skill.handle} from {origin_words(skill.origin)} as it is now, {files}{whom}."
+    screen.line(("Approved ", "green"), what)
+    asked = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
+    if asked and not allow_tools:
+        tools = printable(" ".join(asked))
+        screen.wrapped(f"It asks for tools, which are not granted: {tools} (--allow-tools grants them)")
 
 
 def decline(
