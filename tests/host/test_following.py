@@ -57,6 +57,24 @@ async def test_an_approved_skill_that_is_not_in_use_is_changed_as_soon_as_its_bo
 
 
 @pytest.mark.process
+async def test_a_change_that_one_process_heard_of_is_shown_by_the_next_one_too(
+    config: ServerConfig, tmp_path: Path
+) -> None:
+    servers = {"shop": replace(config, command=(*config.command, "--ttl", "3600"))}
+    async with make_host(tmp_path, servers=servers, cache_listings=True) as host:
+        await host.admin.approve(await host.find("notes"))
+        await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
+        path = tmp_path / "skills/notes/SKILL.md"
+        write(path, path.read_bytes() + b"\nMore.\n")
+        await until(lambda: state(host, "notes") is State.CHANGED)
+        with anyio.fail_after(300):
+            while True:
+                async with make_host(tmp_path, servers=servers, cache_listings=True, watch=False) as other:
+                    if state(other, "notes") is State.CHANGED:
+                        break
+
+
+@pytest.mark.process
 async def test_a_skill_that_is_shown_is_followed_before_anybody_decides(
     config: ServerConfig, tmp_path: Path
 ) -> None:

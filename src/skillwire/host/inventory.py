@@ -432,6 +432,12 @@ class Inventory:
             self.places.listed_before.discard(origin)
             await self.listings.put(server.config, listing)
 
+    async def _expire_listing(self, origin: Origin) -> None:
+        """What is stored is out of date, also for every other process: they would show another state."""
+        server = self._servers.get(origin)
+        if self.listings is not None and server is not None:
+            await self.listings.expire(server.config)
+
     async def _follow(self, origin: Origin, source: Source) -> None:
         """Keep the registry up to date with what a source says has changed, until canceled."""
         with self._recording_failures(origin, "no longer reports changes"):
@@ -460,6 +466,7 @@ class Inventory:
                 # A skill that may not be listed any more is refused when it is next loaded.
                 with suppress(LimitExceeded):
                     self.registration.add(origin, await source.get_entry(change.uri))
+                await self._expire_listing(origin)
                 return
             except SkillNotFound:
                 await source.refresh()
@@ -522,8 +529,8 @@ class Inventory:
             current = await self.look_up(skill.uri, skill.origin)
         except SourceError:
             return skill  # The server is unavailable. What was approved and cached of it can still be used.
-        if current.entry != skill.entry and self.listings is not None:
-            await anyio.to_thread.run_sync(self.listings.forget, server.config)  # It is out of date.
+        if current.entry != skill.entry:
+            await self._expire_listing(skill.origin)
         return current
 
     async def list_cached_again(self) -> None:

@@ -87,6 +87,11 @@ class ListingCache:
         if config.instance is None:
             await anyio.to_thread.run_sync(self._write, self._path(config), listing)
 
+    async def expire(self, config: ServerConfig) -> None:
+        """The listing of a server is known to be out of date: it is `last`, and no longer current."""
+        if config.instance is None:
+            await anyio.to_thread.run_sync(self._expire, self._path(config))
+
     def forget(self, config: ServerConfig) -> None:
         """Delete the listing of a server: the next caller may get another."""
         with suppress(OSError):
@@ -125,6 +130,10 @@ class ListingCache:
             make_folder(path.parent)
             data = json.dumps(stored).encode("utf-8")
             write_atomic(path, hashlib.sha256(data).digest() + data)
+
+    def _expire(self, path: Path) -> None:
+        if (stored := self._read(path)) is not None and stored[1] > 0:
+            self._write(path, replace(stored[0], ttl_seconds=0.0))
 
     def _read(self, path: Path) -> tuple[Listing, float] | None:
         """The listing and for how long it is good, which may be over; `None` when there is none of ours."""
