@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
-SECONDS = 60
+SECONDS = 180
 
 
 class Terminal:

@@ -1273,6 +1273,29 @@ GROUPS = (
         (('    require_person("opening the review page", page=False)\n', ""),),
     ),
     Group(
+        "person-gateway-page",
+        "cli/gateway.py",
+        "tests/cli/test_person.py",
+        (
+            (
+                "    if options.ui:\n        from skillwire.consent",
+                "    if False:\n        from skillwire.consent",
+            ),
+        ),
+    ),
+    Group(
+        "person-approval-mode",
+        "cli/servers.py",
+        "tests/cli/test_person.py",
+        (
+            ("    if entry.approval is ApprovalMode.ALWAYS:\n", "    if False:\n"),
+            (
+                "    if entry.approval is ApprovalMode.ALWAYS:\n",
+                "    if approval_mode is ApprovalMode.ALWAYS:\n",
+            ),
+        ),
+    ),
+    Group(
         "person-installs",
         "cli/install_setup.py",
         "tests/cli/test_person.py",

@@ -42,6 +42,14 @@ WAYS = {
     "sync": ("sync", "--yes"),
     "import": ("approvals", "import", "approvals.json"),
     "page": ("ui", "--no-open"),
+    "page of a gateway": ("gateway", "run", "--http", "127.0.0.1:0", "--ui"),
+    "approval mode": (
+        *("servers", "add", "other", "https://other.example/mcp", "--user", "--no-check"),
+        *("--approval", "always"),
+    ),
+    "address of a server whose approval mode is always": (
+        *("servers", "add", "docs", "https://other.example/mcp", "--user", "--no-check", "--replace"),
+    ),
 }
 
 
@@ -72,10 +80,16 @@ def plant(directory: str, fields: str = "", body: str = "Note.") -> None:
     )
 
 
+ALLOWED = '[servers.docs]\nurl = "https://docs.example/mcp"\napproval = "always"\n'
+
+
+def user_file() -> Path:
+    return Path.home().parent / "xdg_config_home/skillwire/skillwire.toml"
+
+
 def user_config(text: str) -> None:
-    file = Path.home().parent / "xdg_config_home/skillwire/skillwire.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text(text)
 
 
 @pytest.fixture
@@ -94,6 +108,7 @@ def lock_of_others(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_nothing_approves_inside_an_agent(
     run: Run, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
+    user_config(ALLOWED)
     for way, words in WAYS.items():
         with monkeypatch.context() as patch:
             for name, value in environment.items():
@@ -107,6 +122,7 @@ def test_nothing_approves_inside_an_agent(
     assert run("approvals", "list", "--json").document["approvals"] == []
     assert run("trust", "--list", "--json").document["files"] == []
     assert not Path(".agents").exists()
+    assert user_file().read_text() == ALLOWED
 
 
 @pytest.mark.process

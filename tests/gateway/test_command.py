@@ -104,10 +104,15 @@ def post(url: str, method: str, token: str = "", **params: str) -> httpx.Respons
 
 
 def ask(url: str, method: str, token: str = "", **params: str) -> dict[str, Any]:
-    answer = post(url, method, token, **params)
-    lines = answer.text.splitlines()
-    data = [line.removeprefix("data:") for line in lines if line.startswith("data:")]
-    return json.loads(data[-1] if data else answer.text)
+    """An answer; on a busy machine a server may need longer than a gateway waits, and is asked again."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        answer = post(url, method, token, **params)
+        lines = answer.text.splitlines()
+        data = [line.removeprefix("data:") for line in lines if line.startswith("data:")]
+        message = json.loads(data[-1] if data else answer.text)
+        if "retrySeconds" not in (message.get("error", {}).get("data") or {}) or time.monotonic() > until:
+            return message
 
 
 def listed(url: str) -> list[str]:

@@ -24,7 +24,7 @@ from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
 
-SOON_SECONDS = 20
+SOON_SECONDS = 60
 LISTS = ["prompts/list_changed", "resources/list_changed", "tools/list_changed"]
 
 

@@ -28,7 +28,7 @@ from trees import skill_md, write, write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-SOON_SECONDS = 20
+SOON_SECONDS = 60
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from trees import scanned, skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
 
-SOON_SECONDS = 10
+SOON_SECONDS = 60
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 

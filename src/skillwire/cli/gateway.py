@@ -51,6 +51,10 @@ def run(**given: Any) -> None:
     """Run a gateway until its client disconnects or a signal ends it."""
     options = RunOptions(**given)
     _check(options)
+    if options.ui:
+        from skillwire.consent import require_person
+
+        require_person("opening the review page", page=False)
     log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log)
     callers = _callers(options)
     address = None

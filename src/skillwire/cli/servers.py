@@ -91,6 +91,7 @@ def add(
     """Add a server to skillwire.toml and keep the rest of the file as it is; then connect to it once."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
+    from skillwire.consent import require_person
     from skillwire.host import ServerAddress
     from skillwire.host.config.file import read_config
     from skillwire.host.config.text import ServerText, parse_config, with_server
@@ -132,6 +133,9 @@ def add(
     entry = replace(
         known or ServerText(), place=server, approval=approval_mode or (known.approval if known else None)
     )
+    if entry.approval is ApprovalMode.ALWAYS:
+        # Its skills are loaded without a question: that is a yes to all of them.
+        require_person("allowing every skill of a server", page=False)
     text = with_server(config_source(before), name, entry, file=file, replaces=known is not None)
     parse_config(text, file)
     trusted = write_project(file, before, text)
