@@ -95,9 +95,7 @@ async def _changed(host: SkillHost, request: ApprovalRequest) -> ApprovalRequest
     return again if again.digest != request.digest else None
 
 
-def _show_approved(
-    skill: RegisteredSkill, approval: Approval, *, caller: str | None, allow_tools: bool
-) -> None:
+def _show_approved(skill: HostSkill, approval: Approval, *, caller: str | None, allow_tools: bool) -> None:
     from skillwire.cli.output import counted, printable
     from skillwire.cli.screen import Screen, origin_words
     from skillwire.trust import requested_tools
