@@ -188,7 +188,7 @@ class Gateway:
             name=name,
             instructions=instructions,
             options=self.server_options,
-            make_desk=lambda: self._desk,
+            make_elicitor=lambda: self._elicitor,
             entries=EntryCache(_ENTRY_BYTES),
             audit=self.options.audit,
             runs_scripts=self.options.run,
@@ -212,7 +212,7 @@ class Gateway:
         return self._limits
 
     @cached_property
-    def _desk(self) -> ApprovalElicitor:
+    def _elicitor(self) -> ApprovalElicitor:
         """Where callers are asked. Imported when the SDK is."""
         from skillwire.gateway.elicitation import ApprovalElicitor
 

@@ -330,19 +330,19 @@ class ApprovalElicitor:
         """The handler, with a question to the caller in place of `Unapproved`."""
 
         async def guarded(ctx: Context, params: Any) -> Any:
-            desk = _Request(self, ctx, params, caller, record)
-            answer = desk.answer_in_request() if is_modern(ctx) else None
+            request = _Request(self, ctx, params, caller, record)
+            answer = request.answer_in_request() if is_modern(ctx) else None
             for _ in range(_ROUNDS):
                 try:
                     if answer is not None:
                         asked, given = answer
                         answer = None
-                        return await desk.take_answer(asked, given, handler)
+                        return await request.take_answer(asked, given, handler)
                     return await handler(ctx, params)
                 except Unapproved as refused:
                     if refused.question is None:
-                        return desk.refuse(refused, "")
-                    result = await desk.ask(refused, refused.question)
+                        return request.refuse(refused, "")
+                    result = await request.ask(refused, refused.question)
                     if result is not None:
                         return result
             raise MCPError(APPROVAL_REQUIRED, "The skill changes faster than it can be approved")
@@ -408,9 +408,9 @@ class _Request:
     """One request that may need an approval."""
 
     def __init__(
-        self, desk: ApprovalElicitor, ctx: Context, params: Any, caller: Caller, record: Record
+        self, elicitor: ApprovalElicitor, ctx: Context, params: Any, caller: Caller, record: Record
     ) -> None:
-        self._desk = desk
+        self._elicitor = elicitor
         self._ctx = ctx
         self._params = params
         self._caller = caller
@@ -420,7 +420,7 @@ class _Request:
     def answer_in_request(self) -> tuple[_Asked, types.ElicitResult | None] | None:
         """The answer that came with a request of 2026-07-28, and the question that it is for."""
         state = getattr(self._params, "request_state", None)
-        asked = self._desk.unseal(self._caller, state) if isinstance(state, str) else None
+        asked = self._elicitor.unseal(self._caller, state) if isinstance(state, str) else None
         if asked is None:
             return None
         responses: types.InputResponses | None = getattr(self._params, "input_responses", None)
@@ -453,14 +453,14 @@ class _Request:
     async def ask(self, refused: Unapproved, question: CallerQuestion) -> Any:
         """Ask. `None` means yes, and the request can be tried again; else this is the response."""
         form, url = modes(self._ctx)
-        page = self._desk.page_url(self._caller, question) if url else None
+        page = self._elicitor.page_url(self._caller, question) if url else None
         if is_modern(self._ctx):
             if form or page:
                 return self._ask_later(question, None if form else page)
             return self.refuse(refused, "this client cannot ask")
         if not self._ctx.session.can_send_request or not (form or page):
             return self.refuse(refused, "this client cannot ask")
-        async with self._desk.turn(self._caller, question):
+        async with self._elicitor.turn(self._caller, question):
             if self._is_approved(question):
                 return None  # By the answer to the same question, which was open already.
             return await self._ask_now(refused, question, None if form else page)
@@ -468,7 +468,7 @@ class _Request:
     def refuse(self, refused: Unapproved, why: str) -> Any:
         """The response to a request for a skill that is not approved: what to do about it."""
         self._record("refuse", refused, why or refused.status.words)
-        self._desk.log_refusal(refused, self._caller)
+        self._elicitor.log_refusal(refused, self._caller)
         text = refusal_text(refused, why)
         if self._ctx.method == "tools/call":
             result: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
@@ -478,17 +478,17 @@ class _Request:
     def _ask_later(self, question: CallerQuestion, page: str | None) -> types.InputRequiredResult:
         """On 2026-07-28: the client asks, and sends the request again with the answer."""
         number = 1 if self._asked is None else self._asked.round + 1
-        asked = _Asked(question.subject, number, self._desk.now(), page is not None)
+        asked = _Asked(question.subject, number, self._elicitor.now(), page is not None)
         request = elicitation(question, page, elicitation_id=None)
         return types.InputRequiredResult(
-            input_requests={_ASK: request}, request_state=self._desk.seal(self._caller, asked)
+            input_requests={_ASK: request}, request_state=self._elicitor.seal(self._caller, asked)
         )
 
     async def _ask_now(self, refused: Unapproved, question: CallerQuestion, page: str | None) -> Any:
         """On the 2025 revisions: the client asks while the request waits."""
         given: types.ElicitResult | None = None
         for number in (1, 2):
-            asked = _Asked(question.subject, number, self._desk.now(), page is not None)
+            asked = _Asked(question.subject, number, self._elicitor.now(), page is not None)
             request = elicitation(question, page, elicitation_id=secrets.token_hex(8))
             given = await self._send(request)
             if page is not None:
@@ -508,7 +508,7 @@ class _Request:
         from mcp.shared.message import ServerMessageMetadata
 
         metadata = ServerMessageMetadata(related_request_id=self._ctx.request_id)
-        with anyio.move_on_after(self._desk.answer_seconds):
+        with anyio.move_on_after(self._elicitor.answer_seconds):
             try:
                 return await self._ctx.session.send_request(request, types.ElicitResult, metadata=metadata)
             except (MCPError, ValidationError):
@@ -519,13 +519,13 @@ class _Request:
         """What an answer means. One that came too soon is asked for once more."""
         if not says_yes(given):
             return "no"
-        if self._desk.now() - asked.at >= QUICKEST_ANSWER:
+        if self._elicitor.now() - asked.at >= QUICKEST_ANSWER:
             return "yes"
         return "again" if asked.round < 2 else "no"
 
     async def _keep(self, question: CallerQuestion) -> None:
         try:
-            await self._desk.approvals.keep(self._caller, question, how="asked through the gateway")
+            await self._elicitor.approvals.keep(self._caller, question, how="asked through the gateway")
         except SkillwireError as error:
             # An approval counts only if it was stored.
             raise MCPError(types.INTERNAL_ERROR, f"The approval could not be stored: {error}") from None
@@ -533,9 +533,9 @@ class _Request:
 
     async def _approved_on_page(self, question: CallerQuestion) -> bool:
         """Wait until the caller has decided on the page, for as long as an answer may take."""
-        with anyio.move_on_after(self._desk.answer_seconds):
+        with anyio.move_on_after(self._elicitor.answer_seconds):
             while True:
-                await self._desk.approvals.refresh()
+                await self._elicitor.approvals.refresh()
                 if self._is_approved(question):
                     self._record("approve", question, "page")
                     return True
@@ -548,4 +548,4 @@ class _Request:
         return isinstance(admit(self._candidate(question), Purpose.LOAD), Allowed)
 
     def _candidate(self, question: CallerQuestion) -> AdmissionRequest:
-        return self._desk.approvals.candidate(self._caller, question.offer, question.seen)
+        return self._elicitor.approvals.candidate(self._caller, question.offer, question.seen)

@@ -46,16 +46,16 @@ _LISTS: Final = ("skills/list", "resources/list", "prompts/list", "tools/list")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonParts:
-    """What the servers of all callers have in common.
+    """The parts that the servers of all callers share.
 
-    `make_desk` is called when the SDK is imported, to ask through clients. Without `instructions`, a model is
-    told what skills there are.
+    `make_elicitor` is called when the SDK is imported, to ask through clients. Without `instructions`,
+    a model is told what skills there are.
     """
 
     name: str
     instructions: str | None
     options: ServerOptions
-    make_desk: Callable[[], ApprovalElicitor]
+    make_elicitor: Callable[[], ApprovalElicitor]
     entries: EntryCache
     audit: Audit | None
     runs_scripts: bool = False
@@ -176,11 +176,11 @@ class CallerServer(SkillServer):
 
         server: Server[Any] = Server(self._name, version=VERSION, instructions="")
         attach(server, SkillService(self._results, self._watcher))
-        desk = self._common.make_desk()
+        elicitor = self._common.make_elicitor()
         for method in _GUARDED:
             entry = server.get_request_handler(method)
             if entry is not None:
-                guarded = desk.guard(entry.handler, self.source.caller, self._record_decision)
+                guarded = elicitor.guard(entry.handler, self.source.caller, self._record_decision)
                 server.add_request_handler(method, entry.params_type, _with_client(guarded))
         for method in _LISTS:
             entry = server.get_request_handler(method)

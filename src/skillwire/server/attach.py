@@ -173,7 +173,7 @@ def attach(server: Server[Any], service: SkillService) -> None:
         )
     for method, params, handler in service.methods.extension_methods():
         server.add_request_handler(method, params, handler)
-    present = {method: _present(server, method) for method in (*service.bindings(), LISTEN)}
+    present = {method: _handler_of(server, method) for method in (*service.bindings(), LISTEN)}
     for method, (params, wrap) in service.bindings().items():
         server.add_request_handler(method, params, wrap(present.get))
     _attach_listening(server, service, present[LISTEN])
@@ -210,7 +210,7 @@ def _low_level(server: object) -> Server[Any]:
     )
 
 
-def _present(server: Server[Any], method: str) -> Handler | None:
+def _handler_of(server: Server[Any], method: str) -> Handler | None:
     entry = server.get_request_handler(method)
     return entry.handler if entry else None
 

@@ -86,7 +86,7 @@ async def await_directories(directories: Iterable[Path], take: Callable[[Path], 
     missing = list(directories)
 
     async def look() -> None:
-        for directory in _present(missing):
+        for directory in _existing(missing):
             if await take(directory):
                 missing.remove(directory)
 
@@ -117,7 +117,7 @@ async def await_directories(directories: Iterable[Path], take: Callable[[Path], 
             await anyio.sleep(_LOOK_SECONDS)
 
 
-def _present(directories: Iterable[Path]) -> list[Path]:
+def _existing(directories: Iterable[Path]) -> list[Path]:
     return [directory for directory in directories if os.path.isdir(directory)]
 
 
