@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from chat.forge import SERVER, SHORT_CUT, STEPS
 from sample_entries import skill_md
@@ -151,3 +152,43 @@ def test_eval_run_without_a_model_or_a_scenario_says_what_to_do(
     assert "SCENARIO is missing" in capsys.readouterr().err
     assert run_words("help", "eval", "run") == 0
     assert "--repeat N" in capsys.readouterr().out
+
+
+def test_the_workflow_and_the_hook_run_as_they_are_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = SERVER.parents[3]
+    monkeypatch.chdir(folder)
+    labels = [{"query": "kubectl", "should_trigger": True}]
+    write(folder / "skills/deploy/trigger_eval.json", json.dumps(labels).encode())
+    workflow = yaml.safe_load((root / "docs/ci/eval.yml").read_text())
+    [command] = [
+        step["run"] for step in workflow["jobs"]["eval"]["steps"] if "skillwire eval" in step.get("run", "")
+    ]
+    hooks = {hook["id"]: hook for hook in yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text())}
+    hook = [*hooks["skillwire-eval"]["entry"].split(), *hooks["skillwire-eval"]["args"]]
+    for words in (command.split(), hook):
+        assert run_words(*words[1:], "--save") == 0
+        assert run_words(*words[1:]) == 0
+    write(folder / "skills/deploy/SKILL.md", skill_md("deploy", "Ships a service.", "Nothing.\n"))
+    for words in (command.split(), hook):
+        assert run_words(*words[1:]) == 1
+    assert "answered right in the baseline and not now" in capsys.readouterr().out
+
+
+def test_a_hostile_collection_costs_what_the_limits_allow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(20):
+        text = f"---\nname: s{number}\ndescription: {'x ' * 5_000_000}\n---\nDo it.\n" if number < 2 else ""
+        text = (
+            text or f'---\nname: s{number}\ndescription: "a\\u202e\\e[31m {number}"\n---\n{"y" * 100_000}\n'
+        )
+        write(tmp_path / f"skills/s{number}/SKILL.md", text.encode())
+    for number in range(2_000):
+        write(tmp_path / f"skills/s5/files/{number % 50}/{number}.txt", b"x")
+    assert run(tmp_path, "--json") == 0
+    report = capsys.readouterr().out
+    assert len(report) < 1_000_000
+    assert "\x1b" not in report
+    assert "s0" not in json.loads(report)["skills"]
