@@ -26,7 +26,8 @@ from skillwire.registry.schema import (
 )
 from skillwire.registry.store import Store, now
 
-_UPLOAD_SECONDS: Final = 24 * 3600
+UPLOAD_SECONDS: Final = 24 * 3600
+"""After this time, files that were sent and not published are dropped."""
 _SKILLS_AT_ONCE: Final = 100
 _VERSIONS_AT_ONCE: Final = 100
 _FILES_AT_ONCE: Final = 200
@@ -47,7 +48,7 @@ def prune(
         deleted_count += _delete_versions(store, some, keep, by)
         report(deleted_count, removed)
     with store.writing() as connection:
-        connection.execute(uploads.delete().where(*expired_uploads()))
+        connection.execute(uploads.delete().where(uploads.c.at < now() - UPLOAD_SECONDS * 1000))
     for digests in _in_batches(store, blobs.c.digest, _FILES_AT_ONCE):
         removed += _delete_unused(store, digests, by)
         report(deleted_count, removed)
@@ -134,11 +135,6 @@ def _delete_unused(store: Store, digests: list[str], by: str) -> int:
 
 def _report_nothing(_versions: int, _files: int) -> None:
     pass
-
-
-def expired_uploads() -> tuple[sa.ColumnElement[bool]]:
-    """The condition for uploads of more than a day ago."""
-    return (uploads.c.at < now() - _UPLOAD_SECONDS * 1000,)
 
 
 def _release(connection: Connection, deleted: list[int]) -> None:

@@ -24,7 +24,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import archive_file, write_tar_gz
 from skillwire.registry.audit import record
 from skillwire.registry.channels import current_version, is_before, point, remove
-from skillwire.registry.pruning import expired_uploads, prune
+from skillwire.registry.pruning import UPLOAD_SECONDS, prune
 from skillwire.registry.publications import (
     Publication,
     Published,
@@ -82,7 +82,11 @@ class Publishing:
         stored: list[Digest] = []
         with self._store.writing() as connection:
             row = _namespace(connection, namespace)
-            connection.execute(uploads.delete().where(*expired_uploads(), uploads.c.namespace == namespace))
+            connection.execute(
+                uploads.delete().where(
+                    uploads.c.at < now() - UPLOAD_SECONDS * 1000, uploads.c.namespace == namespace
+                )
+            )
             for data in contents:
                 digest = digest_of(data)
                 if listed is not None and digest not in listed:
