@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from registry.conftest import Publish, skill_md
-from skillwire.errors import LimitExceeded, SourceError, VersionConflict
+from skillwire.errors import FormatError, LimitExceeded, SourceError, VersionConflict
 from skillwire.registry import FileRow, Publishing, Store, View
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken, read_audit
@@ -200,3 +202,23 @@ def test_a_restored_registry_counts_files_as_before(
     with pytest.raises(VersionConflict, match="existed with other files"):
         publishing.publish(publication_of("acme", "1.0.0", "stable", rows), by="test")
     copy.close()
+
+
+def test_a_file_cannot_lie_below_another_file(store: Store, publish: Publish):
+    with pytest.raises(FormatError, match="lies below a file"):
+        publish("pdf", files={"SKILL.md/x": b"one"})
+    assert published_bytes(store) == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_the_files_of_a_registry_are_the_users_alone(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
+        store.create()
+        with store.writing():
+            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert modes == {"registry.db": 0o600, "registry.db-shm": 0o600, "registry.db-wal": 0o600}

@@ -263,6 +263,8 @@ class Upstream:
 
     async def settled(self, label: str) -> None:
         """Wait until a server has answered or failed. One that a command starts has its own time for that."""
+        if self.ready.is_set():
+            return
         origin = self.origins.get(label)
         if origin is None or self._is_silent(origin):
             return

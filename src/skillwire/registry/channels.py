@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import sqlalchemy as sa
 from packaging.version import InvalidVersion, Version
@@ -107,14 +108,7 @@ def _set_terms(store: Store, connection: Connection, at: int, before: _Terms, af
     ]
     rows = [row for row in rows if row["skills"] or row["anywhere"]]
     if rows:
-        connection.execute(
-            sa.text(
-                "INSERT INTO terms (term, skills, anywhere) VALUES (:term, :skills, :anywhere) "
-                "ON CONFLICT (term) DO UPDATE SET skills = terms.skills + excluded.skills, "
-                "anywhere = terms.anywhere + excluded.anywhere"
-            ),
-            rows,
-        )
+        _insert_all(store, connection, _COUNT_TERMS, rows)
     if new := sorted(after.short - before.short):
         # Those of which this skill is not the first one have their trigrams.
         first = connection.execute(
@@ -122,13 +116,7 @@ def _set_terms(store: Store, connection: Connection, at: int, before: _Terms, af
         ).scalars()
         parts = [{"trigram": part, "term": term} for term in sorted(first) for part in trigrams_of(term)]
         if parts:
-            connection.execute(
-                sa.text(
-                    "INSERT INTO term_trigrams (trigram, term) VALUES (:trigram, :term) "
-                    "ON CONFLICT DO NOTHING"
-                ),
-                parts,
-            )
+            _insert_all(store, connection, _ADD_TRIGRAMS, parts)
     if store.is_postgresql:
         return
     connection.execute(sa.text("DELETE FROM channel_terms WHERE rowid = :at"), {"at": at})
@@ -137,6 +125,35 @@ def _set_terms(store: Store, connection: Connection, at: int, before: _Terms, af
             sa.text("INSERT INTO channel_terms (rowid, terms) VALUES (:at, :terms)"),
             {"at": at, "terms": " ".join(sorted(after.anywhere))},
         )
+
+
+_COUNT_TERMS: Final = (
+    "terms (term, skills, anywhere)",
+    ("text", "bigint", "bigint"),
+    "(term) DO UPDATE SET skills = terms.skills + excluded.skills, "
+    "anywhere = terms.anywhere + excluded.anywhere",
+)
+_ADD_TRIGRAMS: Final = ("term_trigrams (trigram, term)", ("text", "text"), "DO NOTHING")
+
+
+def _insert_all(
+    store: Store,
+    connection: Connection,
+    into: tuple[str, tuple[str, ...], str],
+    rows: list[dict[str, Any]],
+) -> None:
+    """Insert rows: with one statement on PostgreSQL, where a statement for each would cost most of the time
+    of a publication."""
+    target, types, conflict = into
+    names = list(rows[0])
+    if not store.is_postgresql:
+        values = ", ".join(f":{name}" for name in names)
+        statement = f"INSERT INTO {target} VALUES ({values}) ON CONFLICT {conflict}"  # noqa: S608 - our own names
+        connection.execute(sa.text(statement), rows)
+        return
+    arrays = ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in zip(names, types, strict=True))
+    statement = f"INSERT INTO {target} SELECT * FROM unnest({arrays}) ON CONFLICT {conflict}"  # noqa: S608
+    connection.execute(sa.text(statement), {name: [row[name] for row in rows] for name in names})
 
 
 def _add_change(
