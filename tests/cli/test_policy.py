@@ -243,3 +243,41 @@ def test_an_option_adds_a_layer_and_takes_none_away(
     ):
         assert run("load", "shop/refunds", *words).code != 0
     assert run("load", "letters", "--policy", "absent.toml").code == 15
+
+
+def test_a_developer_asks_a_team_which_signs_and_cannot_approve_alone(run: Run, machine: Write) -> None:
+    assert run("sign", "--new-key", "team.pem").code == 0
+    pem = Path("team.pub").read_text()
+    machine(f'[publishers.team]\nkeys = ["""\n{pem}"""]\n[approvals]\nby = ["team"]')
+    assert run("load", "refunds").code == 15
+    as_person(run, "approve", "refunds")
+    refused = run("load", "refunds")
+    assert refused.code == 15
+    assert "skillwire approvals request" in refused.err
+    request = run("approvals", "request", "refunds").document
+    assert request["skillwire_request"] == 1
+    assert request["sources"][0].startswith("http://127.0.0.1")
+    signed = as_person(run, "approve", "refunds", "--sign", "team.pem", "--output", "signed.json")
+    assert signed.code == 0, signed.err
+    assert run("load", "refunds").code == 15, "what is signed counts where it is imported"
+    assert "signed by team of the policy" in run("approvals", "import", "signed.json").out
+    assert run("load", "refunds").code == 0
+    assert "approved (by team on " in run("list").out
+    plant("served/refunds", "Another way.")
+    assert run("load", "refunds").code == 15, "an approval is for exactly these files"
+
+
+def test_an_exported_approval_names_its_sources(run: Run) -> None:
+    assert approved(run, "refunds").code == 0
+    [one] = run("approvals", "export").document["approvals"]
+    assert one["sources"][0].startswith("http://127.0.0.1")
+
+
+def test_an_organizations_policy_is_signed_with_sign(run: Run) -> None:
+    assert run("sign", "--new-key", "acme.pem").code == 0
+    text = '[policy]\nformat = 1\nname = "acme"\nserial = 1\nexpires = 2030-01-31T00:00:00Z\n'
+    Path("policy.toml").write_text(text)
+    assert run("sign", "policy.toml", "--key", "acme.pem").code == 0
+    assert Path("policy.toml.sig").is_file()
+    Path("policy.toml").write_text('[policy]\nformat = 1\nname = "acme"\n')
+    assert "has no serial or no expires" in run("sign", "policy.toml", "--key", "acme.pem").err

@@ -11,6 +11,8 @@ from skillwire.cli.parser import UsageError
 from skillwire.errors import ApprovalRequired, FormatError, SourceError, VerificationError
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
     from skillwire.catalog import HostSkill
     from skillwire.consent import ApprovalRequest, ConsentStore, Key, Record
     from skillwire.host import SkillHost
@@ -27,6 +29,9 @@ def approve(
     allow_code: bool,
     on: str | None,
     caller: str | None,
+    sign: Path | None,
+    password_env: str | None,
+    output: Path | None,
     options: HostOptions,
     as_json: bool,
 ) -> None:
@@ -34,11 +39,16 @@ def approve(
     from skillwire.cli.ask import ask_person, ask_set, person_screen, person_terminal
     from skillwire.cli.screen import show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
-    from skillwire.consent import NO_TERMINAL, ApprovalRequest, require_person
+    from skillwire.consent import NO_TERMINAL, ApprovalRequest, exported, require_person
     from skillwire.trust import Grants
 
     require_person("approving a skill")
     _check_names("approve", names, everything, on)
+    if (sign is None) != (output is None):
+        raise UsageError(
+            "--sign and --output belong together: the key, and the file for the signed approvals"
+        )
+    signing_key = _signing_key(sign, password_env)
     grants = Grants(allowed_tools=allow_tools, execute_code=allow_code)
     if person_terminal() is None:
         raise _refused(f"nothing was approved: {NO_TERMINAL}")
@@ -50,6 +60,7 @@ def approve(
                 raise SourceError(f"{skill.handle} is one of your own files: it needs no approval")
         requests = [await _request(host, skill) for skill in skills]
         rows: list[SkillRow] = []
+        signed: list[dict[str, object]] = []
         while requests:
             if len(requests) == 1:
                 agreed = await ask_person(requests[0], question="Approve it?") is True
@@ -77,9 +88,15 @@ def approve(
                     person_screen().line((words, "yellow"))
                     requests.append(changed)
                     continue
-                rows.append(SkillRow(request.skill, host.admin.status(request.skill)))
+                skill = request.skill
+                rows.append(SkillRow(skill, host.admin.status(skill)))
+                key = host.admin.approvals.key(skill.origin, skill.uri, caller or "")
+                sources = list(host.feed.source_names(skill.origin))
+                signed.append({**exported(host.admin.approvals.record(key)), "sources": sources})
                 if not as_json:
                     _show_approved(request.skill, approval, caller=caller, allow_tools=allow_tools)
+        if output is not None:
+            _write_document(output, _export_document(signed, signing_key))
         if as_json:
             documents = [skill_json(row) for row in rows]
             show_json(documents[0] if len(documents) == 1 and not everything else {"approved": documents})
@@ -384,19 +401,88 @@ def list_approvals(*, on: str | None, as_json: bool) -> None:
 
 def export_approvals(*, sign: Path | None, password_env: str | None) -> None:
     """Every approval as one JSON document, for `approvals import` elsewhere; with a key, signed."""
-    from skillwire.cli.authoring import password
     from skillwire.cli.screen import show_json
-    from skillwire.consent import exported, sign_approvals
-    from skillwire.sources import load_private_key
+    from skillwire.consent import DIRECTORY, exported
+    from skillwire.host import load_config
 
     if password_env is not None and sign is None:
         raise UsageError("--password-env needs --sign, the private key that it unlocks")
-    approvals = [exported(record) for record in _store().approved(caller=None)]
+    servers = {one.identity: one.source_names(label) for label, one in load_config().servers.items()}
+
+    def sources(server: str) -> list[str]:
+        """Where the skills of a server or folder come from, if it is still known."""
+        if server.startswith(DIRECTORY):
+            return ["folder:project", f"folder:{server.removeprefix(DIRECTORY)}"]
+        return list(servers.get(server, ()))
+
+    records = _store().approved(caller=None)
+    approvals = [{**exported(record), "sources": sources(record.key.server)} for record in records]
+    show_json(_export_document(approvals, _signing_key(sign, password_env)))
+
+
+def _signing_key(path: Path | None, password_env: str | None) -> EllipticCurvePrivateKey | None:
+    from skillwire.cli.authoring import password
+    from skillwire.sources import load_private_key
+
+    return None if path is None else load_private_key(path, password(password_env))
+
+
+def _export_document(
+    approvals: list[dict[str, object]], key: EllipticCurvePrivateKey | None
+) -> dict[str, object]:
+    from skillwire.consent import sign_approvals
+
     document: dict[str, object] = {"skillwire_approvals": 1, "approvals": approvals}
-    if sign is not None:
-        key = load_private_key(sign, password(password_env))
-        document["signature"] = sign_approvals(approvals, key)
-    show_json(document)
+    return document if key is None else {**document, "signature": sign_approvals(approvals, key)}
+
+
+def _write_document(path: Path, document: Mapping[str, object]) -> None:
+    import json
+
+    from skillwire.files import write_atomic
+
+    try:
+        write_atomic(path, json.dumps(document, indent=2).encode(), mode=0o644)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def request_approval(
+    *, name: str, on: str | None, output: Path | None, options: HostOptions, as_json: bool
+) -> None:
+    """Write a request for whoever approves skills by the policy: what, from where, with which files."""
+    import getpass
+    from datetime import UTC, datetime
+
+    from skillwire.cli.screen import Screen, show_json
+    from skillwire.skill import DYNAMIC
+    from skillwire.trust import requested_tools, shown_digest
+
+    async def action(host: SkillHost) -> None:
+        skill = await host.find(name, server=on)
+        entry = skill.entry
+        if entry.resources is DYNAMIC:
+            raise SourceError(f"{skill.handle} lists no digests: a team cannot approve it")
+        document: dict[str, object] = {
+            "skillwire_request": 1,
+            "skill": skill.handle,
+            "uri": skill.uri,
+            "sources": list(host.feed.source_names(skill.origin)),
+            "digest": shown_digest(entry),
+            "files": sorted((file.uri, file.digest) for file in entry.resources),
+            "requested_tools": list(requested_tools(entry.frontmatter.get("allowed-tools"))),
+            "state": host.admin.status(skill).words,
+            "requested_by": getpass.getuser(),
+            "requested_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if output is None or as_json:
+            show_json(document)
+        if output is not None:
+            _write_document(output, document)
+            if not as_json:
+                Screen().line(("Written ", "green"), f"{output}: send it to whoever approves skills.")
+
+    with_host(options, action, name=name, on=on)
 
 
 def import_approvals(*, file: str, as_json: bool) -> None:
@@ -410,6 +496,17 @@ def import_approvals(*, file: str, as_json: bool) -> None:
 
     require_person("importing approvals")
     document = _read_export(Path(file))
+    if team := _team_of(document):
+        from skillwire.host.policies import store_signed_approvals
+
+        store_signed_approvals(Path(file).read_bytes())
+        count = len(document["approvals"])
+        if as_json:
+            show_json({"imported": count, "signed_by": team})
+        else:
+            words = f"{counted(count, 'approval')}, signed by {printable(team)} of the policy."
+            Screen().line(("Imported ", "green"), words)
+        return
     try:
         rows = [imported(one) for one in document["approvals"]]
     except (ValueError, TypeError, LookupError, RecursionError, FormatError):
@@ -466,6 +563,16 @@ def _approver_of(document: Mapping[str, object]) -> str:
     from skillwire.host.config.file import load_approvers
 
     verdict = approvals_signature(document, load_approvers())
+    return verdict.publisher if verdict.is_signed else ""
+
+
+def _team_of(document: Mapping[str, Any]) -> str:
+    """The publisher of a policy who signed exactly these approvals, or nothing. What it signed is verified
+    again at every load, so nobody has to be asked."""
+    from skillwire.consent import approvals_signature
+    from skillwire.host.policies import current_policy
+
+    verdict = approvals_signature(document, current_policy().publishers)
     return verdict.publisher if verdict.is_signed else ""
 
 

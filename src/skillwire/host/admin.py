@@ -515,6 +515,10 @@ class SkillFeed:
         """A number that changes with the policy."""
         return self._registration.policy_revision
 
+    def source_names(self, origin: Origin) -> tuple[str, ...]:
+        """The place of an origin, as the patterns of a policy name it."""
+        return self._registration.names(origin)
+
     def is_permitted(self, skill: HostSkill) -> bool:
         """Whether the policy lets a skill be used as it is now, whatever people decided."""
         return self._approver.is_permitted(skill)

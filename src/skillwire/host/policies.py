@@ -171,11 +171,12 @@ def load_policy(project: Path) -> LoadedPolicy:
         for one in file.layer.publishers
         for pem in one.pems
     )
+    approvals = _signed_approvals(files, publishers, remarks)
     return LoadedPolicy(
         policy=Policy(tuple(one.layer for one in files)),
         files=tuple(files),
         remarks=tuple(remarks),
-        approvals=_signed_approvals(files, publishers, remarks),
+        approvals=approvals,
         publishers=publishers,
         loaded_at=time.time(),
     )

@@ -49,6 +49,9 @@ COMMANDS: Final = (
         _ALL,
         flag("--allow-tools", "Also grant the tools that its allowed-tools field asks for."),
         flag("--allow-code", "Also allow running code while the skill is in use."),
+        path("--sign KEY", "Sign the approvals with this private key, for a policy that names you."),
+        text("--password-env VARIABLE", "The environment variable that holds the private key's password."),
+        path("--output FILE", "Where --sign writes the signed approvals, for `approvals import` or a feed."),
         ON_SERVER,
         CALLER,
         host=True,
@@ -97,6 +100,18 @@ COMMANDS: Final = (
             "skillwire approvals decline refunds": "`skillwire approve` or `skillwire revoke` takes it back",
             "skillwire approvals decline --all --on shop": "all of a server that wait for a decision",
         },
+    ),
+    command(
+        "approvals request",
+        "approvals:request_approval",
+        "Ask whoever approves skills by the policy for one of them\n\n"
+        "Writes what the skill is, where it comes from and the digests of its files, for the reviewer, who "
+        "approves it with `approve --sign`.",
+        Argument("name", "NAME", "The name of a skill, or its URI.", completion="skill"),
+        path("--output FILE", "Write the request to this file instead of printing it."),
+        ON_SERVER,
+        host=True,
+        examples={"skillwire approvals request refunds --output refunds.json": "send the file to the team"},
     ),
     command(
         "approvals export",
