@@ -72,6 +72,77 @@ class Mutant:
 
 GROUPS = (
     Group(
+        "policy",
+        "trust/policy.py",
+        "tests/trust/test_policy.py",
+        (
+            (
+                '    if layer.problem:\n        return Refusal(layer, "policy"',
+                '    if False:\n        return Refusal(layer, "policy"',
+            ),
+            (
+                "        if digest in revoked:\n            return digest",
+                "        if False:\n            return digest",
+            ),
+            ('return whole if whole is not None and whole in revoked else ""', 'return ""'),
+            (
+                'if pattern := layer.deny.named(names):\n            return Refusal(layer, "sources.deny", f"{names[0]} matches {pattern}")\n        if',
+                "if",
+            ),
+            ("not verdict.is_signed or verdict.signer not in one.signers", "not verdict.is_signed"),
+            ("verdict is None or not verdict.is_signed or", "verdict is None or"),
+            ("if one.signer in layer.signers_of(name)", "if name"),
+            ("is not Permission.NEVER\n", "is not None\n"),
+            ("replace(grants, execute_code=False)", "grants"),
+            ("replace(grants, allowed_tools=False)", "grants"),
+            ("if not layer.reports_only)", "if layer.reports_only)"),
+            ('host = (parts.hostname or "").rstrip(".")', "host = parts.netloc"),
+            ("posixpath.normpath(unquote(parts.path))", "parts.path"),
+            ('name == base or name.startswith(f"{base}/")', "name.startswith(base)"),
+        ),
+    ),
+    Group(
+        "policy-step",
+        "trust/admission.py",
+        "tests/trust/test_policy.py",
+        (
+            (
+                "    if subject is not None and (refusal := skill.policy.refusal(subject, approvals=asks)):",
+                "    if False:",
+            ),
+            (
+                "        if subject is not None and (refusal := unsigned(skill.policy, subject)):",
+                "        if False:",
+            ),
+            ("        grants = skill.policy.limit(grants, subject)\n", ""),
+            ("and not skill.signer_change and not needs_person", "and not skill.signer_change"),
+        ),
+    ),
+    Group(
+        "policies",
+        "host/policies.py",
+        "tests/host/test_policies.py",
+        (
+            ("        if found.st_uid != _ADMINISTRATOR:", "        if False:"),
+            ("found.st_mode & 0o022", "found.st_mode & 0o002"),
+            ("(path, *path.parents, real, *real.parents)", "(path, *path.parents)"),
+            (
+                '    if not verdict.is_signed:\n        raise SourceError(f"it is not signed',
+                '    if False:\n        raise SourceError(f"it is not signed',
+            ),
+            ("serial < before or (serial == before and data != last)", "serial < before"),
+            ("serial < before or (serial == before and data != last)", "False"),
+            ('== "over":\n            raise SourceError(\n', '== "never":\n            raise SourceError(\n'),
+            (
+                "        if not verdict.is_signed:\n            return []",
+                "        if False:\n            return []",
+            ),
+            ("one.files == files and one.sources & names", "one.files == files"),
+            ("one.files == files and one.sources & names", "one.sources & names"),
+            ("        if not os.path.lexists(path):", "        if not os.path.exists(path):"),
+        ),
+    ),
+    Group(
         "adapters",
         "adapters/calls.py",
         "tests/adapters/test_calls.py",
