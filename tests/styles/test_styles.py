@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,21 @@ def test_no_code_outside_of_the_styles_asks_which_style_it_is() -> None:
 
 def test_the_page_has_the_table_that_the_styles_make() -> None:
     assert style_table(all_styles()) in PAGE.read_text("utf-8")
+
+
+def test_every_behavior_on_the_page_names_tests_that_exist() -> None:
+    rows = [line.split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
+    behaviors = {row[0].removeprefix("| "): row for row in rows if re.fullmatch(r"\| [WGCOR]\d+", row[0])}
+    counts = {"W": 8, "G": 10, "C": 8, "O": 8, "R": 8}
+    assert set(behaviors) == {
+        f"{row}{number}" for row, most in counts.items() for number in range(1, most + 1)
+    }
+    for behavior, (_, _, here, tests) in behaviors.items():
+        assert here.startswith("works"), behavior
+        assert "replaced" not in here or re.search(r"replaced (where|for) .+: .+|\([A-Z]{3}-\d+\)", here), (
+            here
+        )
+        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", tests)
+        assert named, behavior
+        for file, test in named:
+            assert f"def {test}(" in (PAGE.parent.parent / "tests" / file).read_text("utf-8"), test
