@@ -234,6 +234,10 @@ class Simulator:
 
         self._answers[method] = fixed
 
+    def answer_with(self, method: str, answer: Answer) -> None:
+        """Answer with what a function makes of the parameters."""
+        self._answers[method] = answer
+
     def endless_pages(self) -> None:
         """Every page of the listing has a next one, with new skills on it."""
         counter = iter(range(10**9))

@@ -50,6 +50,22 @@ class Terminal:
         """What was printed, without colors and the like."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown)
 
+    @property
+    def raw(self) -> str:
+        """What was printed, with every control character."""
+        return self._shown
+
+    @property
+    def memory(self) -> int:
+        """The bytes of memory that the command has now."""
+        resident = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1]
+        return int(resident) * os.sysconf("SC_PAGE_SIZE")
+
+    def kill(self) -> None:
+        """End the command without a chance to write anything."""
+        self._process.kill()
+        self._process.wait(SECONDS)
+
     def wait_for(self, text: str, count: int = 1, *, after: str = "") -> None:
         """Wait until something is printed so many times, below the first place of `after` if given."""
         end = time.monotonic() + SECONDS

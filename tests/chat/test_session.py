@@ -6,18 +6,20 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from scripted_model import ScriptedModel, serving, text_of, tool_names
-from simulator import Simulator, agree, make_host
+from simulator import agree, make_host
 from skillwire.chat import (
     ChatError,
     ChatEvent,
@@ -100,6 +102,24 @@ async def test_a_wrong_key_is_one_line_without_the_key_and_changes_nothing(
             assert "sk-wrong-and-secret" not in event.text
             assert "\n" not in event.text
             assert session.messages == ()
+
+
+@pytest.mark.parametrize("parts", [["the key is sk-w", "rong-and", "-secret, see"], ["it ends in sk-wro"]])
+async def test_a_key_that_a_model_repeats_in_parts_is_not_in_the_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[str]
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong-and-secret")
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        for part in parts:
+            yield part
+
+    async with demo_host(tmp_path) as host:
+        session = ChatSession(host, FunctionModel(stream_function=stream), folder=tmp_path)
+        text = said(await send(session, "hello"))
+    assert "secret" not in text
+    assert text.startswith(("the key is ", "it ends in sk-wro"))
+    assert text.endswith((", see", "sk-wro"))
 
 
 SERVICE = """
@@ -349,33 +369,6 @@ async def test_a_skill_is_a_command_and_its_text_goes_with_the_message(tmp_path:
         prompt = str(session.messages[0])
         assert "Sort the changes into Added" in prompt
         assert "with these arguments: for 2.0" in prompt
-
-
-async def test_a_flapping_and_a_hostile_server_leave_a_session_of_many_turns_as_it_is(
-    tmp_path: Path,
-) -> None:
-    hostile = Simulator()
-    hostile.skill("trap", body="Do it.\x1b[2J")
-
-    def moves(told: str, tools: Sequence[str], results: Sequence[str]) -> Sequence[Move]:
-        return ["fine"]
-
-    host = make_host(
-        tmp_path,
-        servers={
-            "demo": SkillServer(demo_skills(tmp_path)),
-            "hostile": hostile.server,
-            "away": "http://127.0.0.1:9/mcp",
-        },
-        ask=agree,
-    )
-    async with host:
-        session = ChatSession(host, scripted_model(moves))
-        for number in range(200):
-            events = await send(session, f"turn {number}")
-            assert said(events) == "fine"
-        assert len(session.messages) == 400
-        assert any("away" in line for line in await SessionCommands(session).run("mcp", ""))
 
 
 @pytest.mark.parametrize("name", ["nope", "anthropic", "unknown-provider:model"])

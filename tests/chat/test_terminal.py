@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chat.forge import SERVER
 from environments import bubblewrap
-from scripted_model import ScriptedModel, serving
+from scripted_model import ScriptedModel, serving, text_of, tool_names
 from terminals import SKILLWIRE, Terminal
 
 pytestmark = pytest.mark.process
@@ -85,6 +87,88 @@ def test_a_tool_is_asked_about_and_ctrl_c_stops_only_the_answer(tmp_path: Path) 
     [history] = tmp_path.rglob("chat-history")
     assert history.stat().st_mode & 0o777 == 0o600
     assert "read 7 and 8" in history.read_text()
+
+
+WILD = Path(__file__).parents[1] / "wild_stdio.py"
+KINDS = {
+    "first": "honest tools",
+    "second": "honest tools",
+    "third": "honest tools",
+    "flapping": "flapping tools",
+    "hostile": "hostile tools",
+}
+TURNS = 200
+
+
+def test_two_hundred_turns_with_a_flapping_and_a_hostile_server_leave_the_terminal_clean_and_memory_flat(
+    tmp_path: Path,
+) -> None:
+    servers = [
+        word
+        for name, kind in KINDS.items()
+        for word in ("--server", f"{name}={sys.executable} {WILD} '{kind}'")
+    ]
+    tools = {7: "hostile__flood", 3: "flapping__ping", 5: "first__ping"}
+
+    def move(results: list[str]) -> Any:
+        request = service.requests[-1]
+        if "summary now" in str(request["messages"][-1]):
+            return "A summary."
+        said = re.findall(r"turn number (\d+)\.", text_of(request))
+        number = int(said[-1])
+        is_new = "tool_result" not in str(request["messages"][-1])
+        if is_new and (tool := tools.get(number % 40)) in tool_names(request):
+            return tool, {}
+        return f"\x1b]0;owned\x07\x1b[2JTurn {number} is answered, {service.key}."
+
+    with serving(ScriptedModel([move], key="sk-of-this-test-1234")) as service:
+        env = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": service.key, "ANTHROPIC_BASE_URL": service.url}
+        allowed = [
+            word
+            for name in ("hostile/flood", "flapping/ping", "first/ping")
+            for word in ("--allow-tool", name)
+        ]
+        options = ("chat", "--model", "anthropic:m", "--no-config", *servers, *allowed)
+        terminal = Terminal(*options, env=env, cwd=tmp_path)
+        terminal.wait_for("Type a message, or /help.")
+        warm = 0
+        for number in range(TURNS):
+            terminal.type(f"turn number {number}.\r")
+            terminal.wait_for(f"Turn {number} is answered")
+            if number % 40 == 39:
+                terminal.type("/compact\r")
+                terminal.wait_for("The conversation is now this summary", count=number // 40 + 1)
+            warm = terminal.memory if number == TURNS // 4 else warm
+        grown = terminal.memory - warm
+        assert grown < 48 * 1024 * 1024
+        assert service.key not in terminal.raw
+        terminal.type(f"/mcp {service.key}\r")
+        terminal.wait_for("1 skill, 21 tools")
+        # The words of others are there, and nothing of them acts on the terminal.
+        assert terminal.screen.count("✓ hostile__flood: ") == 5
+        assert "flapping went away during tools/call" in terminal.screen
+        assert "MCP server flapping is connected" in terminal.screen
+        for sequence in ("\x1b]", "\x07", "\x1b[2J", "\x1b[31m", "\x9b", "\u202e"):
+            assert sequence not in terminal.raw, sequence
+        # An approval that was given is there after a kill.
+        terminal.type("/load first/refunds\r")
+        terminal.wait_for("Load it? ")
+        terminal.type("y\r")
+        terminal.wait_for("is loaded and goes to the model")
+        terminal.kill()
+        [history] = tmp_path.rglob("chat-history")
+        kept = history.read_text()
+        assert history.stat().st_mode & 0o777 == 0o600
+        assert "turn number 199." in kept
+        assert service.key not in kept
+        again = Terminal(*options, "--no-history", env=env, cwd=tmp_path)
+        again.wait_for("Type a message, or /help.")
+        again.type("/load first/refunds\r")
+        again.wait_for("is loaded and goes to the model")
+        again.type("/quit\r")
+        assert again.end() == 0
+        assert "Load it? " not in again.screen
+        assert history.read_text() == kept
 
 
 def run(*arguments: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:

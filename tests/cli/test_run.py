@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import io
 import json
+import shutil
 import threading
 import zipfile
 from collections.abc import Generator
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Person, Run, as_person
-from environments import bubblewrap
+from environments import bubblewrap, environment
 
 pytestmark = pytest.mark.process
 
@@ -196,7 +197,10 @@ class _Index(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET  # noqa: N815 - a name of the server
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -230,7 +234,13 @@ def _wheel() -> bytes:
     return stream.getvalue()
 
 
-def test_packages_are_a_step_of_their_own(run: Run, index: list[str]) -> None:
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_packages_are_a_step_of_their_own(
+    run: Run, index: list[str], installer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = f"{environment('uv').parent}:" if installer == "uv" else ""
+    monkeypatch.setenv("PATH", f"{folder}{bubblewrap().parent}:/usr/bin:/bin")
+    assert (shutil.which("uv") is not None) is (installer == "uv")
     assert as_person(run, "run", "pdf/scripts/packed.py", "--explain").code == 0
     with pytest.MonkeyPatch.context() as patch:
         one = Person("y", "n")  # Yes to the script, no to its packages.

@@ -223,3 +223,25 @@ async def test_a_tool_of_a_server_that_went_away_is_an_error(tmp_path: Path) -> 
         assert await host.server_tools() == ()
         with pytest.raises(SourceError, match="is not connected"):
             await host.call_tool("forge", "add_comment", {})
+
+
+@pytest.mark.requirement("SEC-9")
+async def test_tools_without_end_are_cut_off_and_what_is_too_long_is_left_out(tmp_path: Path) -> None:
+    sim = Simulator()
+    sim.tool("ping", lambda arguments: "pong")
+    many = [{"name": f"tool-{number}", "inputSchema": {"type": "object"}} for number in range(300)]
+    long = {"name": "long", "description": "x" * 100, "inputSchema": {"type": "object", "x": "y" * 40_000}}
+    pages = iter(range(10**6))
+
+    async def page(params: object) -> Any:
+        number = next(pages)
+        tools = [long, *({**tool, "name": f"{tool['name']}-{number}"} for tool in many)]
+        cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return {"tools": tools, "nextCursor": str(number), **cached}
+
+    sim.answer_with("tools/list", page)
+    async with make_host(tmp_path, servers={"endless": sim.server}) as host:
+        tools = await host.server_tools()
+        assert len(tools) == 500
+        assert "long" not in {tool.name for tool in tools}
+    assert next(pages) == 2

@@ -80,6 +80,8 @@ def test_anything_else_is_no_grant(text: str) -> None:
             ("/tmp/x", ""),
             ("/dev/shm/x", ""),
             ("/srv/data", ""),
+            ("/work/project", ""),
+            ("/packages/data", ""),
         ),
         *(("/home/ann", "a home"), ("/home", "a home"), ("/", "a home")),
         *(
@@ -210,14 +212,14 @@ def test_each_grant_adds_one_thing() -> None:
     text = " ".join(options)
     assert "--ro-bind-fd 10 /home/ann/w --bind-fd 11 /home/ann/w/out" in text
     assert "--ro-bind /opt/tool /run/programs/tool" in text
-    assert "--ro-bind /cache/p /packages" in text
+    assert "--ro-bind /cache/p /run/packages" in text
     assert one.environment()["PATH"].startswith("/run/programs:")
     assert one.environment()["HTTPS_PROXY"] == "http://127.0.0.1:3128"
     assert one.workdir == "/home/ann/w"
     assert plan().workdir == plan("write:/srv/x").workdir == "/tmp"
     assert plan("write:out").workdir == "/home/ann/w"
-    assert plan(work="/private/w").workdir == "/work"
-    assert "--bind /private/w /work" in " ".join(plan(work="/private/w").options("/p", {}))
+    assert plan(work="/private/w").workdir == "/run/work"
+    assert "--bind /private/w /run/work" in " ".join(plan(work="/private/w").options("/p", {}))
 
 
 def test_the_explanation_says_what_it_gets() -> None:

@@ -31,6 +31,7 @@ try:
         ModelRequest,
         ModelResponse,
         PartDeltaEvent,
+        PartEndEvent,
         PartStartEvent,
         TextPart,
         TextPartDelta,
@@ -139,6 +140,7 @@ class ChatSession:
         self._folder = (folder or Path.cwd()).resolve()
         self._messages: list[ModelMessage] = []
         self._pending: list[str] = []
+        self._held_back = ""
         self._secrets = tuple(
             value for name, value in os.environ.items() if name.endswith(_KEY_ENDINGS) and len(value) > 7
         )
@@ -187,6 +189,7 @@ class ChatSession:
         A message that is not answered, because of an error or because the caller stopped, leaves the
         conversation as it was.
         """
+        self._held_back = ""
         named = await self.host.mentions(message)
         prompt = "\n\n".join([*self._pending, message, *([named] if named else [])])
         spent = RunUsage()
@@ -201,6 +204,10 @@ class ChatSession:
         try:
             async with run as events:
                 async for event in events:
+                    if isinstance(event, PartEndEvent) and self._held_back:
+                        # It was no key after all.
+                        yield ChatEvent(type="text", text=self._clean(self._held_back, lines=True))
+                        self._held_back = ""
                     if isinstance(event, AgentRunResultEvent):
                         self._messages = event.result.all_messages()
                         self._pending.clear()
@@ -283,9 +290,9 @@ class ChatSession:
     def _event(self, event: object) -> ChatEvent | None:
         match event:
             case PartStartEvent(part=TextPart(content=text)) if text:
-                return ChatEvent(type="text", text=self._clean(text, lines=True))
+                return self._text_event(text)
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-                return ChatEvent(type="text", text=self._clean(text, lines=True))
+                return self._text_event(text)
             case FunctionToolCallEvent(part=part):
                 arguments = self._clean(part.args_as_json_str())
                 return ChatEvent(type="tool_call", tool=self._clean(part.tool_name), arguments=arguments)
@@ -299,9 +306,21 @@ class ChatSession:
             case _:
                 return None
 
+    def _text_event(self, added: str) -> ChatEvent | None:
+        """What can be shown of an answer. A key may arrive in parts: its beginning waits for the rest."""
+        text = self._held_back + added
+        ends = (size for key in self._secrets for size in range(1, len(key)) if text.endswith(key[:size]))
+        shown = len(text) - max(ends, default=0)
+        self._held_back = text[shown:]
+        return ChatEvent(type="text", text=self._clean(text[:shown], lines=True)) if shown else None
+
+    def redacted(self, text: str) -> str:
+        """A text without the keys of model services that are in the environment."""
+        return redact(text, self._secrets) if self._secrets else text
+
     def _clean(self, text: str, *, lines: bool = False) -> str:
         """Text of a model, a server or a service, without secrets and without control characters."""
-        text = redact(text, self._secrets) if self._secrets else text
+        text = self.redacted(text)
         return clean_text(text).text if lines else safe_line(text, limit=2000)
 
     # The one tool of the session itself

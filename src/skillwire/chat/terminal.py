@@ -117,7 +117,7 @@ class ChatTerminal:
         """Read lines until the session ends, or a style is chosen that needs another host: its name."""
         commands = SessionCommands(session)
         prompts: PromptSession[str] = PromptSession(
-            history=self._open_history(), completer=_Names(commands), complete_while_typing=False
+            history=self._open_history(session), completer=_Names(commands), complete_while_typing=False
         )
         interrupted = False
         while True:
@@ -261,13 +261,24 @@ class ChatTerminal:
             if event.kind in _SHOWN_EVENTS:
                 self._print(f"· {event.message}", style="dim")
 
-    def _open_history(self) -> History:
+    def _open_history(self, session: ChatSession) -> History:
         if self._history is None:
             return InMemoryHistory()
         self._history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._history.touch(mode=0o600)
         self._history.chmod(0o600)
-        return FileHistory(str(self._history))
+        return _RedactedHistory(str(self._history), session.redacted)
+
+
+class _RedactedHistory(FileHistory):
+    """What was typed, in a file, without keys."""
+
+    def __init__(self, path: str, redacted: Callable[[str], str]) -> None:
+        super().__init__(path)
+        self._redacted = redacted
+
+    def store_string(self, string: str) -> None:
+        super().store_string(self._redacted(string))
 
 
 class _Names(Completer):

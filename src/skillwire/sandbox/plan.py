@@ -26,8 +26,8 @@ RUN: Final = "run"
 SCRATCH: Final = "/tmp"  # noqa: S108 - inside, it belongs to the script alone.
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the same
 SKILL: Final = "/skill"
-PACKAGES: Final = "/packages"
-WORK: Final = "/work"
+PACKAGES: Final = "/run/packages"
+WORK: Final = "/run/work"
 """The working folder of a run that gets files, and gives files back."""
 PROGRAMS: Final = "/run/programs"
 PROXY_PORT: Final = 3128
@@ -68,7 +68,7 @@ _NO_VARIABLES: Final = re.compile(
     r"(LD_|DYLD_|PYTHON|NODE_OPTIONS$|BASH_ENV$|ENV$|PATH$|HOME$|.*_PROXY$)", re.IGNORECASE
 )
 # No part of the machine or of its devices is a folder to work in.
-_NO_FOLDERS: Final = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/var/run", SKILL, PACKAGES, WORK)
+_NO_FOLDERS: Final = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/var/run", SKILL)
 # What is below them may be granted.
 _TEMPORARY: Final = (SCRATCH, SHARED_MEMORY, "/var/tmp")  # noqa: S108
 _INTERPRETERS: Final = {
@@ -327,7 +327,7 @@ class SandboxPlan:
         reads += [f"{one}, the interpreter" for one in self.trees]
         rows = [("runs", safe_line(" ".join(self.command()), limit=500)), ("in", self.workdir)]
         rows += [("reads", one) for one in reads]
-        rows += [("installed", "its list of packages, at /packages")] if self.packages else []
+        rows += [("installed", f"its list of packages, at {PACKAGES}")] if self.packages else []
         words = {
             GrantKind.READ: "reads",
             GrantKind.WRITE: "changes",
