@@ -121,6 +121,30 @@ def test_json_and_verbose(run: Run) -> None:
     assert "bwrap --unshare-all" in ended.err
 
 
+def test_an_audit_file_has_a_line_for_each_run_and_no_content(run: Run, work: Path) -> None:
+    file = work / "audit.jsonl"
+    assert as_person(run, "run", "pdf/scripts/count.py", "--audit", file).code == 3
+    assert run("run", "pdf/scripts/count.py", "--audit", file, "--explain").code == 0
+    [line] = [json.loads(line) for line in file.read_text().splitlines()]
+    assert (line["act"], line["script"], line["exit_code"]) == ("run", "scripts/count.py", 3)
+    assert line["grants"] == [f"read:{work}/docs"]
+    assert line["set"].startswith("sha256:")
+    assert line["bytes"] > 0
+    assert "warning" not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    refused = run("run", "pdf/scripts/count.py", "--audit", work / "docs")
+    assert refused.code == 4
+    assert refused.out == ""
+
+
+def test_a_script_that_misses_the_network_is_told_how_to_ask_for_it(run: Run, work: Path) -> None:
+    code = "import socket\nsocket.create_connection(('api.example.org', 443))\n"
+    (work.parent / "home/.agents/skills/pdf/scripts/fetch.py").write_text(code)
+    ended = as_person(run, "run", "pdf/scripts/fetch.py")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == "It has no network: --grant net:HOST asks for a host."
+
+
 def test_a_limit_is_one_line_and_its_own_code(run: Run) -> None:
     ended = as_person(run, "run", "pdf/scripts/loop.py", "--max-seconds", "0.3")
     assert ended.code == 5
@@ -135,7 +159,7 @@ def test_a_limit_is_one_line_and_its_own_code(run: Run) -> None:
     [
         (("pdf",), 2, "name the script too"),
         (("none/scripts/x.py",), 8, "none"),
-        (("pdf/scripts/none.py",), 6, "is not a file of"),
+        (("pdf/scripts/none.py",), 8, "pdf has no scripts/none.py: it has scripts/count.py, scripts/loop.py"),
         (("pdf/scripts/count.py", "--grant", "everything"), 3, "is not a grant"),
         (("pdf/scripts/count.py", "--grant", "read:/"), 4, "contains a home"),
         (("pdf/scripts/count.py", "--grant", "read:missing"), 4, "no such file"),

@@ -12,10 +12,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from clients import both_eras
 from environments import bubblewrap
-from gateways import User, joined, make_gateway, text_of
+from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
 from simulator import Simulator
-from skillwire.access import Caller
+from skillwire.access import Caller, CallerFile
 from skillwire.access.callers import parse_callers
 from skillwire.gateway import AuditLog, GatewayOptions
 from skillwire.host import ScriptRequest, ScriptRunner, SkillHost
@@ -67,6 +68,28 @@ async def test_a_caller_runs_what_the_callers_file_grants(place: Path) -> None:
     assert (line["script"], line["exit_code"], line["grants"]) == ("scripts/run.py", 0, [])
     assert line["set"].startswith("sha256:")
     assert "given" not in path.read_text()
+
+
+@both_eras
+async def test_over_http_a_token_runs_what_its_line_of_the_callers_file_names(
+    place: Path, version: str
+) -> None:
+    file = place / "callers.toml"
+    tokens = write_callers(file, alice={}, bob={})
+    alice = "[callers.alice]\n"
+    file.write_text(file.read_text().replace(alice, f'{alice}run = ["docs/pdf/scripts/run.py"]\n'))
+    gateway = make_gateway(place, GatewayOptions(run=True, callers=CallerFile(file)), docs=docs())
+    async with serving(gateway) as url:
+        async with connected_to(url, tokens["alice"], version, user=User()) as client:
+            text, is_error = await run(client, arguments=["--fast"], files={"in.txt": "x"})
+            assert not is_error, text
+            assert "['--fast'] ['in.txt']" in text
+            assert "made" in text
+            text, is_error = await run(client, "scripts/other.sh")
+            assert is_error
+            assert "has not granted that" in text
+        async with connected_to(url, tokens["bob"], version, user=User()) as client:
+            assert "run_skill_script" not in [tool.name for tool in (await client.list_tools()).tools]
 
 
 async def test_a_caller_without_grants_has_no_such_tool(place: Path) -> None:

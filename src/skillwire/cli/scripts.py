@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
-from skillwire.errors import ApprovalRequired, LimitExceeded
+from skillwire.errors import ApprovalRequired, LimitExceeded, SourceError
 
 if TYPE_CHECKING:
+    from skillwire.catalog import HostSkill
     from skillwire.host import ScriptRequest, SkillHost
     from skillwire.sandbox import SandboxPlan
     from skillwire.trust import VerifiedFile
 
+_NO_NETWORK: Final = re.compile(
+    r"Name or service not known|name resolution|ENOTFOUND|EAI_AGAIN|Could not resolve|Network is unreachable"
+)
 _GIVES: Final = {
     "read": "to read",
     "write": "to read and change",
@@ -37,6 +42,7 @@ def run(
     max_processes: int | None,
     max_disk: int | None,
     max_output: int | None,
+    audit: Path | None,
     unsafe_no_sandbox: bool,
     on: str | None,
     options: HostOptions,
@@ -73,6 +79,8 @@ def run(
 
             info(shlex.join(command))
 
+    log = None if audit is None or explain else _AuditFile(audit)
+
     async def action(host: SkillHost) -> int:
         name, path = _split(host, script)
         if explain or unsafe_no_sandbox:
@@ -88,7 +96,10 @@ def run(
                 sandboxed=not unsafe_no_sandbox,
             )
             if unsafe_no_sandbox:
-                return await _run_bare(host, plan, files, f"{skill.handle}/{path}")
+                code = await _run_bare(host, plan, files, f"{skill.handle}/{path}")
+                if log is not None:
+                    log.write(skill, script=path, how="WITHOUT a sandbox", exit_code=code)
+                return code
             rows = plan.explanation()
             if as_json:
                 show_json(
@@ -112,6 +123,16 @@ def run(
             on_command=show_command,
         )
         outcome = result.outcome
+        if log is not None:
+            log.write(
+                result.skill,
+                script=path,
+                grants=[str(one) for one in result.grants],
+                exit_code=outcome.exit_code,
+                ended=outcome.ended,
+                seconds=round(outcome.seconds, 3),
+                bytes=outcome.output_bytes + outcome.network_bytes,
+            )
         if as_json:
             show_json(result_json(result))
         else:
@@ -120,12 +141,38 @@ def run(
             sys.stderr.flush()
         for refused in outcome.refused_hosts:
             info(f"It may not reach {refused}: --grant net:{refused} asks for that.")
+        if outcome.exit_code and not result.has_network and _NO_NETWORK.search(outcome.stderr):
+            info("It has no network: --grant net:HOST asks for a host.")
         if outcome.ended:
             error(describe(result), command="run")
             return LimitExceeded.exit_code
         return outcome.exit_code
 
     return with_host(options, action, ask=terminal_callback(), runner=runner, name=_name(script), on=on)
+
+
+class _AuditFile:
+    """The file of `--audit`, which can be written before anything runs."""
+
+    def __init__(self, path: Path) -> None:
+        from skillwire.gateway import AuditLog
+
+        self._log = AuditLog(path)
+
+    def write(self, skill: HostSkill, **details: object) -> None:
+        """Append a line about a run; it is in the file afterwards."""
+        import getpass
+
+        from skillwire.trust import shown_digest
+
+        digest = shown_digest(skill.entry)
+        origin = skill.origin.label
+        self._log.write(
+            "run", caller=getpass.getuser(), origin=origin, skill=skill.uri, set=digest, **details
+        )
+        self._log.close()
+        if self._log.problem:
+            raise SourceError(self._log.problem)
 
 
 def _split(host: SkillHost, target: str) -> tuple[str, str]:
@@ -163,7 +210,7 @@ async def ask_script(request: ScriptRequest) -> bool:
     screen.pairs(
         [
             *((str(one.kind), f"{printable(one.value)}, {_GIVES[one.kind]}") for one in shown),
-            ("beside", "the files of its skill to read, a scratch folder, and nothing else of this machine"),
+            ("always", "the files of its skill to read, a scratch folder, and nothing else of this machine"),
             ("digest", request.digest),
         ]
     )

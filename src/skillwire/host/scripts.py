@@ -24,7 +24,14 @@ import anyio
 import anyio.to_thread
 
 from skillwire.catalog import HostSkill
-from skillwire.errors import ApprovalRequired, FormatError, SkillNotFound, SkillwireError, SourceError
+from skillwire.errors import (
+    ApprovalRequired,
+    FormatError,
+    SkillNotFound,
+    SkillwireError,
+    SourceError,
+    VerificationError,
+)
 from skillwire.host.directories import state_paths
 from skillwire.host.events import Event, EventKind, skill_event
 from skillwire.host.model import Tool, ToolResult, error_words
@@ -97,7 +104,12 @@ class ScriptResult:
     skill: HostSkill
     script: str
     outcome: RunResult
+    grants: tuple[Grant, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def has_network(self) -> bool:
+        return any(grant.kind is GrantKind.NET for grant in self.grants)
 
 
 class Scripts:
@@ -154,7 +166,7 @@ class Scripts:
             run_.set("skillwire.network_bytes", outcome.network_bytes)
             run_.verdict = "ended" if outcome.ended else "ok"
         self._parts.log.record(self._event(skill, path, plan, outcome))
-        return ScriptResult(skill=skill, script=path, outcome=outcome, files=written)
+        return ScriptResult(skill=skill, script=path, outcome=outcome, grants=plan.grants, files=written)
 
     async def plan(
         self,
@@ -181,7 +193,15 @@ class Scripts:
         digest = shown_digest(verified.entry)
         if digest is None:
             raise _refused(skill, f"{skill.handle} lists no digests: a grant cannot be bound to its scripts")
-        script = await self._parts.loader.read(skill.key, path)
+        try:
+            script = await self._parts.loader.read(skill.key, path)
+        except VerificationError:
+            listed = self._parts.resolver.files(skill)
+            if path in listed:
+                raise
+            scripts = ", ".join(one for one in listed if one.startswith("scripts/")) or "none in scripts/"
+            message = f"{skill.handle} has no {safe_line(path)}: it has {safe_line(scripts, limit=200)}"
+            raise SkillNotFound(message) from None
         facts = self._parts.approver.facts_of(skill)
         require(admit_script(facts, script.path, sandboxed=sandboxed), skill.uri, skill.origin)
         # 2. Grants.

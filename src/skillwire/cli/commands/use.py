@@ -125,6 +125,7 @@ COMMANDS: Final = (
         integer("--max-processes N", "The processes that it may have.", limit="script_processes", least=1),
         integer("--max-disk BYTES", "End it if it writes more.", limit="script_disk_bytes", least=4096),
         integer("--max-output BYTES", "End it if it prints more.", limit="script_output_bytes", least=1),
+        path("--audit FILE", "Append a line for the run: digest, script, grants, exit code, time, bytes."),
         flag(
             "--unsafe-no-sandbox",
             "Run it as a process of yours, with all that you can do. Asks on a terminal.",
