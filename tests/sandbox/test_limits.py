@@ -30,6 +30,11 @@ def left_behind(worker: Worker, *others: int) -> list[str]:
     return found + [line for line in mounts.splitlines() if "skillwire-run-" in line]
 
 
+def mark(word: str) -> str:
+    """A text for `processes` that no other run of these tests has at the same time."""
+    return f"{word}-mark-{os.getpid()}-"
+
+
 def until(holds: Callable[[], object], seconds: float = 20) -> bool:
     """Whether something holds, at the latest after a time that only guards against waiting forever."""
     deadline = time.monotonic() + seconds
@@ -92,9 +97,9 @@ def test_a_limit_ends_a_run(worker: Worker, code: str, limits: dict[str, Any], l
 
 def test_a_fork_bomb_ends_and_leaves_no_process(worker: Worker) -> None:
     code = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"
-    outcome = worker.run(code, arguments=["bomb-mark"], limits={"script_processes": 24, "script_seconds": 1})
+    outcome = worker.run(code, arguments=[mark("bomb")], limits={"script_processes": 24, "script_seconds": 1})
     assert outcome["ended"] in ("it had more than 24 processes", "it took longer than 1 seconds"), outcome
-    assert until(lambda: not [one for one in processes("bomb-mark") if int(one) != worker.process.pid])
+    assert until(lambda: not [one for one in processes(mark("bomb")) if int(one) != worker.process.pid])
     assert left_behind(worker) == []
 
 
@@ -164,11 +169,11 @@ if os.fork() == 0:
 print("over")
 """
     outcome = worker.run(
-        code, arguments=["orphan-mark"], grants=[f"write:{out}"], limits={"script_seconds": 30}
+        code, arguments=[mark("orphan")], grants=[f"write:{out}"], limits={"script_seconds": 30}
     )
     # It held the pipes open, too.
     assert (outcome["exit_code"], outcome["ended"], outcome["stdout"]) == (0, "", "over\n")
-    assert not [one for one in processes("orphan-mark") if int(one) != worker.process.pid]
+    assert not [one for one in processes(mark("orphan")) if int(one) != worker.process.pid]
     assert not (out / "late").exists()
 
 
@@ -252,12 +257,12 @@ def test_killing_skillwire_ends_what_runs_inside(sandbox_folder: Path, bwrap: Pa
     other.start(
         script="scripts/run.py",
         files={"scripts/run.py": "import time\ntime.sleep(600)"},
-        arguments=["killed-mark"],
+        arguments=[mark("killed")],
     )
-    assert until(lambda: len(processes("killed-mark")) >= 3)
+    assert until(lambda: len(processes(mark("killed"))) >= 3)
     other.process.send_signal(signal.SIGKILL)
     other.process.wait()
-    assert until(lambda: not processes("killed-mark"))
+    assert until(lambda: not processes(mark("killed")))
     for stream in (other.process.stdin, other.process.stdout):
         assert stream is not None
         stream.close()
@@ -275,11 +280,11 @@ def test_a_hundred_runs_at_once_leave_nothing(worker: Worker) -> None:
             script="scripts/run.sh",
             interpreter=["/bin/sh"],
             files={"scripts/run.sh": f"echo {number}"},
-            arguments=["hundred-mark"],
+            arguments=[mark("hundred")],
             limits={"script_seconds": 300},
         )
     answers = worker.answers(100)
     assert {one.get("stdout") for one in answers} == {f"{number}\n" for number in range(100)}, answers
-    assert not processes("hundred-mark")
+    assert not processes(mark("hundred"))
     assert left_behind(worker) == []
     assert until(lambda: len(list(Path(f"/proc/{worker.process.pid}/fd").iterdir())) <= descriptors)
