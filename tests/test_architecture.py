@@ -18,6 +18,7 @@ from tools.budget import (
     unexplained,
     updated,
 )
+from tools.mutants import stale
 
 
 def test_the_code_is_not_more_entangled_than_recorded() -> None:
@@ -83,3 +84,7 @@ def test_a_number_rises_only_with_a_reason_and_loses_it_when_it_falls(
 def test_numbers_of_the_whole_code_are_recorded_in_steps() -> None:
     assert updated(RECORDED, {"lines": 58_210}, "")["lines"] == Entry(58_500, 58_000, 58_500)
     assert unexplained({"lines": Entry(61_000, 58_000, 60_000)}) == ["lines"]
+
+
+def test_every_mutation_changes_a_line_that_its_file_has_exactly_once() -> None:
+    assert stale() == []

@@ -206,6 +206,7 @@ def test_approvals_are_exported_and_imported_after_a_review(run: Run, tmp_path: 
     [
         lambda document: "[]",
         lambda document: "{",
+        lambda document: "[" * 100_000,
         lambda document: json.dumps({"approvals": [{"uri": "skill://x/SKILL.md"}]}),
         # Files that somebody changed in the exported document are not those of the digest.
         lambda document: document.replace('"digest": "sha256:', '"digest": "sha256:0', 1)[:-1] + "}",
@@ -221,6 +222,13 @@ def test_an_inconsistent_export_approves_nothing(run: Run, damage: object) -> No
     assert (ended.code, ended.err.count("\n")) == (4, 1)
     assert set(states(run).values()) == {"not approved"}
     assert as_person(run, "approvals", "import", "nowhere.json").code == 4
+
+
+def test_an_export_of_very_many_values_is_refused_before_it_is_parsed(run: Run) -> None:
+    Path("approvals.json").write_text('{"approvals": [' + "{}," * 1_000_000 + "{}]}")
+    ended = as_person(run, "approvals", "import", "approvals.json")
+    assert (ended.code, ended.err.count("\n")) == (5, 1)
+    assert "values" in ended.err
 
 
 def test_revoke_takes_the_server_and_patterns_and_all(run: Run) -> None:

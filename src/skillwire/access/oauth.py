@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from skillwire.documents import read_json
+from skillwire.errors import LimitExceeded
 from skillwire.text import redact_url, shown
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
@@ -146,7 +148,7 @@ class AccessTokens:
             ):
                 url = self.settings.jwks_url or await _jwks_url(client, self.settings.issuer)
                 found = jwt.PyJWKSet.from_dict(await _json(client, url))
-        except (httpx.HTTPError, TimeoutError, ValueError, KeyError, jwt.PyJWTError) as error:
+        except (httpx.HTTPError, TimeoutError, LimitExceeded, ValueError, KeyError, jwt.PyJWTError) as error:
             reason = shown(str(error), 200) or "it did not answer in time"
             _log.error("the keys of %s cannot be read: %s", redact_url(self.settings.issuer), reason)
         else:
@@ -168,7 +170,7 @@ async def _jwks_url(client: Any, issuer: str) -> str:
     for place in places:
         try:
             found = await _json(client, place)
-        except ValueError:
+        except (LimitExceeded, ValueError):
             continue
         if found.get("issuer") == issuer and isinstance(found.get("jwks_uri"), str):
             return str(found["jwks_uri"])
@@ -176,8 +178,6 @@ async def _jwks_url(client: Any, issuer: str) -> str:
 
 
 async def _json(client: Any, url: str) -> dict[str, Any]:
-    import json
-
     body = bytearray()
     async with client.stream("GET", url) as response:
         if response.status_code != 200:
@@ -186,7 +186,7 @@ async def _json(client: Any, url: str) -> dict[str, Any]:
             body += chunk
             if len(body) > _KEYS_BYTES:
                 raise ValueError(f"more than {_KEYS_BYTES:,} bytes")
-    found = json.loads(body)
+    found = read_json(body, what="the answer")
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")
     return cast("dict[str, Any]", found)

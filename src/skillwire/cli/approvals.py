@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from skillwire.consent import ApprovalRequest, ConsentStore, Key, Record
     from skillwire.host import SkillHost
     from skillwire.trust import Approval, VerifiedFile
-
-_EXPORT_BYTES: Final = 64 * 1024 * 1024
 
 
 def approve(
@@ -533,17 +531,19 @@ def import_approvals(*, file: str, as_json: bool) -> None:
 
 
 def _read_export(file: Path) -> dict[str, Any]:
-    import json
-
+    from skillwire.cli.output import printable
+    from skillwire.documents import read_json
     from skillwire.files import read_regular
+    from skillwire.limits import DEFAULT_LIMITS
 
     try:
-        document = json.loads(read_regular(file, _EXPORT_BYTES))
+        data = read_regular(file, DEFAULT_LIMITS.document_bytes + 1)
+        document = read_json(data, what=printable(str(file)))
     except OSError as error:
         raise SourceError(
             f"{file} cannot be read: {error.strerror}; give a file that `approvals export` wrote"
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise _not_an_export(str(file)) from None
     if not isinstance(document, dict):
         raise _not_an_export(str(file))

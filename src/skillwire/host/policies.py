@@ -28,7 +28,7 @@ from typing import Any, Final, cast
 
 from skillwire.consent import approvals_signature, imported
 from skillwire.documents import DocumentError, read_json
-from skillwire.errors import FormatError, SkillwireError, SourceError
+from skillwire.errors import SkillwireError, SourceError
 from skillwire.files import file_stamp, make_folder, read_regular, unreadable, write_atomic
 from skillwire.host.config.policy import PolicyFile, parse_policy
 from skillwire.host.directories import state_paths
@@ -454,7 +454,6 @@ def _with_revocations(file: PolicyFile, remarks: list[str]) -> PolicyFile:
 # Approvals
 
 _APPROVALS: Final = "skillwire-approvals.json"
-_EXPORT_BYTES: Final = 64 * 1024 * 1024
 
 
 def approvals_folder() -> Path:
@@ -489,7 +488,7 @@ def _signed_approvals(
     folder = approvals_folder()
     for path in sorted(folder.glob("*.json")) if publishers and folder.is_dir() else ():
         try:
-            documents.append(read_regular(path, _EXPORT_BYTES))
+            documents.append(read_regular(path, DEFAULT_LIMITS.document_bytes + 1))
         except OSError:
             continue
     for data in documents:
@@ -518,7 +517,7 @@ def signed_export(data: bytes, publishers: Sequence[Publisher]) -> list[tuple[st
             sources = frozenset(map(str, one.get("sources", ())))
             found.append((approval.uri, SignedApproval(sources, approval.resources, team)))
         return found
-    except (DocumentError, FormatError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (SkillwireError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return []
 
 
