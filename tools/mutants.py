@@ -85,6 +85,8 @@ GROUPS = (
                 "        if False:\n            return digest",
             ),
             ('return whole if whole is not None and whole in revoked else ""', 'return ""'),
+            ("if (plain is None or literal in plain)", 'if (literal in (plain or ""))'),
+            ("return text.lower() if text.isascii() else None", "return text.lower()"),
             ("        if pattern := layer.deny.named(names):\n", '        if pattern := "":\n'),
             ("not verdict.is_signed or verdict.signer not in one.signers", "not verdict.is_signed"),
             ("verdict is None or not verdict.is_signed or", "verdict is None or"),

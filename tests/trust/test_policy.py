@@ -177,6 +177,23 @@ def test_patterns(pattern: str, text: str, fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("*/SECRET/*", "x/secret/y"),
+        ("*/secret/*", "x/SeCrEt/y"),
+        # Letters that are another spelling of an ASCII letter.
+        ("*/secret/*", "x/\u017fecret/y"),
+        ("*/\u017fecret/*", "x/secret/y"),
+        ("*/kelvin/*", "x/\u212aelvin/y"),
+        ("*/istanbul/*", "x/\u0130stanbul/y"),
+    ],
+)
+def test_no_spelling_of_a_letter_evades_a_pattern_that_ignores_case(pattern: str, text: str) -> None:
+    assert Patterns([pattern], ignore_case=True).matches([text])
+    assert not Patterns([pattern]).matches([text])
+
+
+@pytest.mark.parametrize(
     ("url", "name"),
     [
         ("https://Docs.Example.ORG:443/mcp/?token=1#x", "https://docs.example.org/mcp"),
