@@ -309,7 +309,7 @@ def test_the_help_of_serve_has_a_dozen_options_and_says_where_the_others_are() -
 @pytest.mark.parametrize("topic", ["", *dict.fromkeys([*names(), *COMMANDS])])
 def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
     text = help_text(topic, width=width, in_full=bool(topic))
-    for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME", "CLIENT", "ARGUMENT", "SCENARIO"):
+    for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME", "CLIENT", "ARGUMENT", "SCENARIO", "FILE"):
         text = text.replace(f"{metavar}...", "")
     assert "..." not in text
     assert ("Examples:" if topic else "Start with:") in text
