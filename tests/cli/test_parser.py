@@ -101,7 +101,7 @@ def test_a_line_is_read_into_values(line: str, values: dict[str, Any]) -> None:
         ("-- serve x", "-- is not an option of skillwire itself: name a command first"),
         ("Serve x", "there is no command 'Serve': did you mean serve?"),
         ("servers lst", "there is no command 'lst': did you mean list?"),
-        ("approvals x", "there is no command 'x': choose from list, decline, export, import"),
+        ("approvals x", "there is no command 'x': choose from list, decline, request, export, import"),
         ("remove", "NAME is missing: write skillwire remove [OPTIONS] NAME..."),
         ("show", "NAME is missing: write skillwire show [OPTIONS] NAME [PATH]"),
         ("show a b c", "unexpected argument 'c': write skillwire show [OPTIONS] NAME [PATH]"),

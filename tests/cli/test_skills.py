@@ -382,6 +382,8 @@ def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
         "trusted",
         "logins",
         "audit",
+        "usage",
+        "policy_log",
         "installs",
         "cache",
         "scan_caches",

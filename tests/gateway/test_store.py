@@ -87,7 +87,7 @@ sys.path[:0] = {path!r}
 from gateways import make_gateway
 from simulator import Simulator
 from skillwire.access import Caller
-from skillwire.gateway.elicitation import Question
+from skillwire.gateway.elicitation import CallerQuestion
 
 async def main():
     simulator = Simulator()
@@ -99,7 +99,7 @@ async def main():
             await library.entries()
         source = library.sources[0]
         for offer in source.offers():
-            question = Question(offer, offer.digest, tuple(offer.skill.entry.resources))
+            question = CallerQuestion(offer, offer.digest, tuple(offer.skill.entry.resources))
             await source.approvals.keep(source.caller, question, how="test")
             print(offer.skill.uri, flush=True)
 

@@ -111,6 +111,7 @@ def paths(*, delete: bool, yes: bool, as_json: bool) -> None:
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host import project_file, state_paths
+    from skillwire.host.policies import policy_log
     from skillwire.install import StateFiles
     from skillwire.sources import scan_cache_directory
 
@@ -123,6 +124,7 @@ def paths(*, delete: bool, yes: bool, as_json: bool) -> None:
         "logins": places.logins,
         "audit": places.audit,
         "usage": places.usage,
+        "policy_log": policy_log(),
         "cache": places.cache,
         "installs": StateFiles.of_user().folder,
     }
