@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,8 @@ async def test_the_texts_of_a_server_are_not_stored_and_its_names_are_bounded(tm
         for skill in host.skills():
             with pytest.raises(SkillwireError):
                 await host.load(skill.uri)
-    rows: list[Any] = sqlite3.connect(file.path).execute("SELECT * FROM skills").fetchall()
+    with closing(sqlite3.connect(file.path)) as database:
+        rows: list[Any] = database.execute("SELECT * FROM skills").fetchall()
     assert len(repr(rows)) < 3000
     assert "Secret" not in repr(rows)
     assert "x1b" not in repr(rows)
