@@ -80,6 +80,18 @@ def statuses(run: Run) -> dict[str, str]:
     }
 
 
+def test_a_denied_skill_that_nobody_decided_about_is_listed_as_refused_beside_others(
+    run: Run, machine: Write
+) -> None:
+    machine('[sources]\ndeny = ["*/refunds"]')
+    skills = run("list", "--json").document["skills"]
+    assert {one["name"]: one["approval"]["state"] for one in skills} == {
+        "letters": "not approved",
+        "refunds": "refused",
+    }
+    assert "refused (policy acme)" in run("show", "refunds").out
+
+
 def test_a_denied_skill_is_listed_as_refused_and_neither_loaded_approved_nor_added(
     run: Run, machine: Write
 ) -> None:

@@ -446,12 +446,14 @@ class Approver:
         """The approval status of each skill for the user, as `status` gives it.
 
         Most skills of a large server are undecided, and differ in nothing but a sound entry: their status is
-        determined once.
+        determined once. A policy decides about each by its name and files.
         """
         known: dict[tuple[Origin, bool, bool, bool], ApprovalStatus] = {}
-        for skill in skills:
+        every = list(skills)
+        has_policy = bool(every) and bool(self.light_facts(every[0]).policy.layers)
+        for skill in every:
             origin, entry = skill.origin, skill.entry
-            if self.store.knows(self._key(skill)) or self.signatures.required(origin):
+            if has_policy or self.store.knows(self._key(skill)) or self.signatures.required(origin):
                 yield self.status(skill)
                 continue
             like = origin, skill.enabled, entry.is_dynamic, is_nested(skill.uri, self.registry.uris(origin))
