@@ -42,7 +42,8 @@ WAYS = {
     "sync": ("sync", "--yes"),
     "import": ("approvals", "import", "approvals.json"),
     "page": ("ui", "--no-open"),
-    "page of a gateway": ("gateway", "run", "--http", "127.0.0.1:0", "--ui"),
+    # Nobody can listen at this address (RFC 5737): a gateway that does not ask for a person ends here, too.
+    "page of a gateway": ("gateway", "run", "--http", "192.0.2.1:9", "--unsafe-no-auth", "--ui"),
     "approval mode": (
         *("servers", "add", "other", "https://other.example/mcp", "--user", "--no-check"),
         *("--approval", "always"),
