@@ -29,8 +29,11 @@ ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard 
 demo: $(DEMO_STAMP)
 	@$(BIN)/python examples/demo.py
 
-# What CI runs. Environments first: tests that need one find it ready.
-test: check environments unit coverage package other-python
+# What CI runs. Environments first: tests that need one find it ready. Setting them up waits for downloads, so the checks
+# run meanwhile.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory --output-sync=target -j 3 check environments
+	@$(MAKE) --no-print-directory unit coverage package other-python
 
 # Under a minute: what to run while working. Three workers on two cores: some tests wait for a moment.
 quick: $(STAMP)
@@ -114,7 +117,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 # tests/environments/NAME/package.json, with packages of npm that run no install scripts. A test finds it with
 # `environment("NAME")` or `node_environment("NAME")` of tests/environments.py, which skip when it is not there.
 environments:
-	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS) .envs/shells .envs/services .envs/bubblewrap
+	@$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j 2) $(ENVIRONMENTS) .envs/shells .envs/services .envs/bubblewrap
 
 # Programs for tests, unpacked from their Debian packages: no root is needed. Shells for completion; bubblewrap for the sandbox; nginx, PgBouncer and systemd for
 # docs/operate.md. Where there are no such packages, these tests are skipped and say so; in CI, those of the services fail.
