@@ -136,7 +136,7 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 class RereadFile(Generic[T]):
-    """What a file says, read again when the file changes.
+    """The parsed content of a file, read again when the file changes.
 
     If the file becomes unreadable or invalid later, the value stays, and an error is logged once. The first
     reading raises it.

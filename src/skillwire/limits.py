@@ -229,7 +229,7 @@ class Limits:
     script_output_bytes: int = 4 * MIB
     """A script in the sandbox that prints more is ended."""
     script_tool_chars: int = 40_000
-    """What a model is shown at most of the output and files of a script."""
+    """The most that a model is shown of the output and files of a script."""
     scripts_at_once: int = 16
     """The number of scripts that a host runs at once; others wait."""
 

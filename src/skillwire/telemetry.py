@@ -108,7 +108,7 @@ def skill_attributes(
 
 
 def trace_context() -> dict[str, str]:
-    """What ties a request to the span it is sent in, for its `_meta`; empty when nobody traces."""
+    """Return the `_meta` that ties a request to its span; empty when nobody traces."""
     carrier: dict[str, str] = {}
     if _api() is not None:
         from opentelemetry.propagate import inject

@@ -32,7 +32,7 @@ class CallQuestion:
     text: str
     """The question in plain lines. What a skill says of itself is cleaned, and quoted as its own words."""
     digest: str
-    """What a yes is for: of the files of the skill, or of the read that is asked for."""
+    """The digest that a yes is for: of the files of the skill, or of the read that is asked for."""
     skill: str = ""
     """The handle of the skill; empty for a read and for a tool of a server."""
     tool: str = ""
@@ -208,7 +208,7 @@ def may_ask(tool: Tool) -> bool:
 
 
 def refused(question: CallQuestion) -> ToolResult:
-    """What a model is told of a call that the user did not agree to, or was not asked about as it is now."""
+    """Tell a model that the user did not agree to a call, or was not asked about it as it is now."""
     if question.tool:
         what = f"this call of {question.tool} of {question.server}"
     else:

@@ -1,4 +1,4 @@
-"""What a model sees: the catalog of skills, a loaded skill, a file of it.
+"""The text that a model sees: the catalog of skills, a loaded skill, a file of it.
 
 Every string that a server made is cleaned and escaped (SEC-11). A skill's text is in a fence that names its
 origin; a server's text is never outside a fence, and never in one that says `local` (SEC-1). The catalog may
@@ -121,7 +121,7 @@ def render_catalog(skills: Iterable[HostSkill], *, limits: Limits = DEFAULT_LIMI
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What the catalog shows of one origin."""
+    """The part of the catalog for one origin."""
 
     lines: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()

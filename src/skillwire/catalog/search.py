@@ -178,7 +178,7 @@ class SearchIndex(Generic[K]):
         ]
 
     def worth(self, query: Query, key: K) -> dict[str, float]:
-        """What each word of a query adds to the score of a document, by the term that stands for it."""
+        """Return the score that each word of a query adds, by the term that stands for it."""
         number = self._numbers[key]
         found: dict[str, float] = {}
         for group in self._expanded(query):
@@ -224,7 +224,7 @@ class SearchIndex(Generic[K]):
         self._documents[document.key] = document if is_kept else replace(document, body="")
 
     def _best(self, group: Mapping[str, float]) -> Collection[tuple[int, float]]:
-        """What the terms that stand for a word are worth in each document that has one of them."""
+        """Return the weight of the best term that stands for a word, for each document that has one."""
         postings = [
             (self._postings[term], factor) for term, factor in group.items() if term in self._postings
         ]

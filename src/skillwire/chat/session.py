@@ -249,7 +249,7 @@ class ChatSession:
     # What the model is told
 
     async def context(self) -> dict[str, str]:
-        """What the model is told with the next message, by part."""
+        """Return what the model is told with the next message, by part."""
         tools = [
             {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
             for tool in self.host.tools()
@@ -307,7 +307,7 @@ class ChatSession:
                 return None
 
     def _text_event(self, added: str) -> ChatEvent | None:
-        """What can be shown of an answer. A key may arrive in parts: its beginning waits for the rest."""
+        """Return what can be shown of an answer. A key may come in parts: the first waits for the rest."""
         text = self._held_back + added
         ends = (size for key in self._secrets for size in range(1, len(key)) if text.endswith(key[:size]))
         shown = len(text) - max(ends, default=0)

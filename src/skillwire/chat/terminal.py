@@ -271,7 +271,7 @@ class ChatTerminal:
 
 
 class _RedactedHistory(FileHistory):
-    """What was typed, in a file, without keys."""
+    """The lines that were typed, in a file, without keys."""
 
     def __init__(self, path: str, redacted: Callable[[str], str]) -> None:
         super().__init__(path)

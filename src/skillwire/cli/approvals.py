@@ -103,7 +103,7 @@ def approve(
 
 
 async def _changed(host: SkillHost, request: ApprovalRequest) -> ApprovalRequest | None:
-    """What to ask now that the server was listed again; `None` if the files are those that were shown."""
+    """Return the question of a new listing; `None` if the files are those that were shown."""
     skill = request.skill
     await host.refresh(skill.origin.label)
     again = await _request(host, await host.find(skill.uri, server=skill.origin.label))
@@ -224,7 +224,7 @@ async def _selected(
 
 
 async def _request(host: SkillHost, skill: HostSkill) -> ApprovalRequest:
-    """What is asked about a skill, with the digest of exactly the files that are shown (SEC-6)."""
+    """Return the question about a skill, with the digest of exactly the files that are shown (SEC-6)."""
     from skillwire.consent import ApprovalRequest, covered_files
     from skillwire.skill import SkillResource
     from skillwire.trust import Reason, requested_tools, shown_digest
@@ -308,7 +308,7 @@ def _copies(records: Iterable[Record]) -> Iterable[tuple[str, list[str]]]:
 
 
 def _content(record: Record) -> object:
-    """What two approvals of the same skill share: its name and its files, wherever it comes from."""
+    """Return what two approvals of the same skill share: its name and its files, wherever it comes from."""
     from skillwire.skill import path_below, skill_root
 
     approval, entry = record.approval(), record.shown
@@ -366,7 +366,7 @@ def _declined_as(store: ConsentStore, name: str, on: str | None, caller: str) ->
 
 
 def list_approvals(*, on: str | None, as_json: bool) -> None:
-    """What is approved: from which server, by whom, when and how."""
+    """List the approvals: from which server, by whom, when and how."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.consent import exported

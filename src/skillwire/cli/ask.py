@@ -104,7 +104,7 @@ async def ask_set(requests: Sequence[ApprovalRequest]) -> bool:
 
 
 async def _show_diff(screen: Screen, request: ApprovalRequest) -> None:
-    """What changed in each file since it was approved."""
+    """Print what changed in each file since it was approved."""
     from skillwire.cli.skill_view import show_diff
     from skillwire.skill import path_below
     from skillwire.trust import ChangeKind, shown_path

@@ -250,7 +250,7 @@ class _Run:
 
 
 def _runner(ask: ScriptCallback | None) -> ScriptRunner | None:
-    """What runs scripts of skills for the model; `None` where there is no sandbox, and so no such tool."""
+    """Return the runner of scripts for the model; `None` where there is no sandbox, and so no such tool."""
     from skillwire.errors import SandboxUnavailable
     from skillwire.host import ScriptRunner
     from skillwire.sandbox import find_bubblewrap

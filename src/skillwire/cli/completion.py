@@ -88,7 +88,7 @@ def print_candidates(words: Sequence[str]) -> None:
 
 
 def candidates(words: Sequence[str], providers: Mapping[Completion, Provider]) -> list[str]:
-    """What the last word may become. `providers` know the names of skills, servers and agents."""
+    """Return the completions of the last word. `providers` know the names of skills, servers and agents."""
     *before, current = words or ("",)
     if not before:
         first = [*names(), "help", *(name for one in GLOBAL_OPTIONS for name in one.names), *_VERSION]

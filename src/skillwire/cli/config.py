@@ -287,8 +287,9 @@ def _found(names: tuple[str, ...], on: str | None, options: HostOptions) -> list
 
 
 def _kept_name(skill: HostSkill) -> str:
-    """What is written to the file: the name with its server or directory, which means this skill in any
-    style."""
+    """Return the name that is written to the file: with its server or directory, which means this skill in
+    any style.
+    """
     return f"{skill.origin.label}/{skill.entry.name}"
 
 

@@ -134,7 +134,7 @@ def _warn_of_project_servers() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """What would be written to a client's file."""
+    """A change to a client's file, not written yet."""
 
     client: str
     path: Path
@@ -327,7 +327,7 @@ def _table(values: object) -> dict[str, Any]:
 
 
 def _without(values: object) -> dict[str, Any]:
-    """What a file says beside our entry."""
+    """Return the values of a file without our entry."""
     rest = dict(_table(values))
     for key, value in rest.items():
         if isinstance(value, dict):

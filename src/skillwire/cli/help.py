@@ -53,7 +53,7 @@ def spelled(option: Option) -> str:
 
 
 def explained(option: Option) -> str:
-    """What an option does, with its default."""
+    """Return the help of an option, with its default."""
     if option.limit:
         from skillwire.limits import DEFAULT_LIMITS
 

@@ -52,7 +52,7 @@ class HostOptions:
         return "".join(f" {shlex.quote(word)}" for word in given)
 
     def settings(self) -> HostConfig:
-        """What the configuration files say, and what the options add to it."""
+        """Return the configuration of the files, with what the options add to it."""
         from skillwire.host import HostConfig, load_config
 
         if self.no_config and (self.config or self.profile):
@@ -242,7 +242,7 @@ def why_left_out(name: str, messages: Iterable[str]) -> str:
 
 
 def no_skills(host: SkillHost, settings: HostConfig, label: str | None = None) -> str:
-    """What to tell a person who sees no skills, of one server or at all, and how to get some."""
+    """Explain to a person who sees no skills, of one server or at all, how to get some."""
     from skillwire.cli.output import printable
     from skillwire.host.directories import DEFAULT_FOLDERS
 

@@ -60,7 +60,7 @@ def _asks_for_grants(given: InstallOptions) -> bool:
 
 
 class InstallOptions(TypedDict):
-    """What the user agreed to on the command line, and how to report."""
+    """The user's consent on the command line, and how to report."""
 
     allow_tools: bool
     allow_code: bool
@@ -117,7 +117,7 @@ def add(
 
 
 def _list(proposal: Proposal, failures: Sequence[FetchFailure], *, as_json: bool) -> None:
-    """What the sources have, without installing anything."""
+    """List the skills of the sources, without installing anything."""
     skills = [*proposal.candidates, *proposal.known]
     if as_json:
         show_json(
@@ -224,7 +224,7 @@ async def _check(tool: Installer, names: Sequence[str], *, as_json: bool) -> Non
 
 
 def _show_edits(work: Workspace, names: Sequence[str], *, as_json: bool) -> None:
-    """What differs between the folders on disk and what is pinned."""
+    """Print the differences between the folders on disk and the pinned skills."""
     from skillwire.errors import OutOfSync
     from skillwire.install import Tree, tree_differences
     from skillwire.install.disk import look_at, read_file
@@ -250,7 +250,7 @@ def _show_edits(work: Workspace, names: Sequence[str], *, as_json: bool) -> None
 
 
 async def _show_news(tool: Installer, names: Sequence[str], *, as_json: bool) -> None:
-    """What changed at the sources since the skills were pinned."""
+    """Print what changed at the sources since the skills were pinned."""
     with progress(tool):
         proposal = await tool.propose_updates(names or None)
     if len(names) == 1:

@@ -1,4 +1,4 @@
-"""What the installing commands share: the workspace, the sources, the questions and the progress."""
+"""Shared by the installing commands: the workspace, the sources, the questions and the progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the installing commands print: skills, differences, plans and reports, as pages and as JSON."""
+"""Output of the installing commands: skills, differences, plans and reports, as pages and as JSON."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _rows(skill: LockedSkill, signature: str) -> list[tuple[str, str]]:
 
 
 def powers_words(powers: Powers) -> str:
-    """What a skill asks for, on one line."""
+    """Return what a skill asks for, on one line."""
     parts = [
         f"tools {_listed(powers.allowed_tools)}" if powers.allowed_tools else "",
         f"scripts {_listed(powers.scripts)}" if powers.scripts else "",
@@ -192,7 +192,7 @@ def show_report(
     extra: Sequence[FetchFailure] = (),
     checked: bool = True,
 ) -> None:
-    """What was done, one line per group, and what was not done, one line per skill.
+    """Print what was done, one line per group, and what was not done, one line per skill.
 
     With the stored `versions`, it also shows the edits in folders that were not changed. `extra` are failures
     that were printed before. `checked` is whether the current skills were compared with what is on disk.

@@ -1,4 +1,4 @@
-"""What the command line prints, without anything that could control a terminal."""
+"""Output of the command line, without anything that could control a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def info(text: str = "") -> None:
 
 
 def error(text: str, *, command: str = "") -> None:
-    """What went wrong, as one line on standard error."""
+    """Print what went wrong, as one line on standard error."""
     print_stderr(f"{' '.join(filter(None, ['skillwire', command]))}: {printable(text)}")
 
 
@@ -58,7 +58,7 @@ class OutputError(SourceError):
 
 
 def write(text: str) -> None:
-    """What the user asked for, on standard output. What the terminal cannot encode is escaped."""
+    """Write what the user asked for to standard output. What the terminal cannot encode is escaped."""
     with _output_errors():
         print(_encodable(text, sys.stdout), flush=True)  # noqa: T201 - see above
 

@@ -167,7 +167,7 @@ def _show_steps(loaded: LoadedPolicy, subject: Subject, what: str, state: str, *
 def check(
     *, files: tuple[Path, ...], junit: Path | None, sarif: Path | None, options: HostOptions, as_json: bool
 ) -> None:
-    """What the policy refuses of lock files and configurations."""
+    """Print what the policy refuses of lock files and configurations."""
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.files import write_atomic

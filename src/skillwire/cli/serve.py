@@ -231,7 +231,7 @@ def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSour
 
 
 def _refreshing(remotes: Sequence[RemoteSource]) -> Callable[[], object] | None:
-    """What SIGHUP does: fetch every repository and site again."""
+    """Return the handler of SIGHUP: it fetches every repository and site again."""
     return (lambda: [remote.request_refresh() for remote in remotes]) if remotes else None
 
 

@@ -1,4 +1,4 @@
-"""What `skillwire serve` fetches before it serves: repositories, sites, pinned skills and packages."""
+"""Remote sources of `skillwire serve`: repositories, sites, pinned skills and packages."""
 
 from __future__ import annotations
 

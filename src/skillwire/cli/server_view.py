@@ -1,4 +1,4 @@
-"""What `servers list`, `show` and `import` print. It never contains a secret of a server."""
+"""Output of `servers list`, `show` and `import`. It never contains a secret of a server."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def show_import(
     written: bool,
     as_json: bool,
 ) -> None:
-    """What was found, what is or would be written, what is left out, and which restrictions are kept.
+    """Print what was found, what is or would be written, what is left out, and which restrictions are kept.
 
     `known` has our names for servers that are already configured, `searched` the files that were read.
     """
@@ -162,7 +162,7 @@ def _short(path: Path) -> str:
 
 
 def _outline(place: ServerAddress) -> str:
-    """What would be written, without values: any of them may be a secret."""
+    """Return the entry that would be written, without values: any of them may be a secret."""
     parts = [place.shown]
     if len(place.command) > 1:
         parts.append(counted(len(place.command) - 1, "argument"))
@@ -291,7 +291,7 @@ def _refuse_unused(settings: HostConfig, configured: ConfiguredServer | None, la
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """What is shown of one server; `files` are the supporting files of its skills."""
+    """The page of one server; `files` are the supporting files of its skills."""
 
     state: ServerState
     configured: ConfiguredServer | None

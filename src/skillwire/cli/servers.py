@@ -156,7 +156,7 @@ def add(
 
 
 def _checked(name: str) -> str:
-    """What a server answers to one connection, in a sentence."""
+    """Return what a server answers to one connection, in a sentence."""
     import asyncio
 
     from skillwire.cli.output import counted

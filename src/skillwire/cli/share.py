@@ -17,7 +17,7 @@ _NAME: Final = "skills"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What is served to whom. `token` is empty if the user's own tokens are used."""
+    """An address that skills are served at. `token` is empty if the user's own tokens are used."""
 
     host: str
     token: str

@@ -1,4 +1,4 @@
-"""What `list` and `show` print: skills and templates as rows, pages and JSON, and what changed in a skill."""
+"""Output of `list` and `show`: skills and templates as rows, pages and JSON, and what changed in a skill."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def problems_json(events: Iterable[Event]) -> list[dict[str, object]]:
 
 
 def _doubts(row: SkillRow) -> str:
-    """What is uncertain about a skill of an older dialect."""
+    """Return what is uncertain about a skill of an older dialect."""
     draft = row.skill.entry.draft
     if draft is None:
         return ""
@@ -373,7 +373,7 @@ async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
 
 
 def show_diff(screen: Screen, old: str, new: str, path: str, labels: tuple[str, str] = _LABELS) -> None:
-    """What changed between two texts, line by line."""
+    """Print what changed between two texts, line by line."""
     before, after = (clean_text(text).text.splitlines() for text in (old, new))
     lines = list(unified_diff(before, after, f"{labels[0]}/{path}", f"{labels[1]}/{path}", lineterm=""))
     for line in lines:
@@ -388,8 +388,9 @@ _MOST_UNUSED: Final = 20
 
 
 def usage_json(usage: Usage, known: Iterable[tuple[str, str, str, int]]) -> dict[str, Any]:
-    """What was counted, beside the skills that there are now: origin, URI, name, and characters of name and
-    description."""
+    """Return what was counted, beside the skills that there are now: origin, URI, name, and characters of
+    name and description.
+    """
     rows: dict[tuple[str, str], dict[str, Any]] = {
         (one.origin, one.uri): {
             "name": one.name,

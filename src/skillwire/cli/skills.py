@@ -278,7 +278,7 @@ async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) 
 
 
 async def file_of(skill: HostSkill, path: str, reading: Awaitable[Result]) -> Result:
-    """What was read. A path that the skill does not have is the caller's mistake: its files are named."""
+    """Read a file. A path that the skill does not have is the caller's mistake: its files are named."""
     from skillwire.cli.parser import closest
     from skillwire.errors import SkillNotFound, UnlistedFile
     from skillwire.skill import DYNAMIC, path_below, skill_root

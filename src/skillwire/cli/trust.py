@@ -29,7 +29,7 @@ _DESCRIPTION: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class _Project:
-    """What a project would be trusted with, as it was read once."""
+    """A project and what it would be trusted with, as it was read once."""
 
     files: tuple[ProjectFile, ...]
     places: dict[str, Path]

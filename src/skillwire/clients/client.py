@@ -28,7 +28,7 @@ class ConfigFile:
     path: str
     """As in the table. A relative path is one of a project."""
     dialect: str
-    """What its keys mean; `skillwire.host.importers` has a reader for each dialect."""
+    """The meaning of its keys; `skillwire.host.importers` has a reader for each dialect."""
     windows: str = ""
     """Its path on Windows, if that is another one."""
 
@@ -45,15 +45,15 @@ class ClientConfig:
     files: tuple[ConfigFile, ...]
     """The first is the one that a server is added to, unless only another of its dialect exists."""
     key: str = "mcpServers"
-    """What the table of servers is called."""
+    """The name of the table of servers."""
     entry: Callable[[ClientServer], dict[str, object]] | None = None
     """One server as a value of that table; `None` if Skillwire only reads the files."""
     command: Callable[[ClientServer], str] | None = None
     """The client's own command that adds a server, if it has one."""
     place: str = ""
-    """What to do with a printed entry."""
+    """Where a printed entry goes, as a sentence for the user."""
     next_step: str = ""
-    """What else is needed once the entry is in the file."""
+    """The next step of the user once the entry is in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Client:
     them."""
 
     id: str
-    """What `--agent` and `--print-config` take, such as `claude-code`."""
+    """The name that `--agent` and `--print-config` take, such as `claude-code`."""
     name: str
     project: str = ""
     """Its folder of skills, from the top of a project; empty if it reads no folders of skills. It can be the

@@ -239,7 +239,7 @@ class FileSeen:
     data: bytes | None = None
     hidden: tuple[HiddenText, ...] = ()
     listed: ListedFile | None = None
-    """What it was compared with."""
+    """The entry that it was compared with."""
     envelope: Answer | None = None
     """The answer without its contents."""
 

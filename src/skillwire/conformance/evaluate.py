@@ -134,7 +134,7 @@ def _violations(seen: Observations, all_seen: Sequence[Observations]) -> Iterato
 
 
 def _passing(all_seen: Sequence[Observations]) -> Iterator[str]:
-    """What failed once and not when it was asked again, in one line each."""
+    """Yield the rules that failed once and not when asked again, in one line each."""
     for seen in all_seen:
         for answer in seen.passing:
             about = f" {shown_uri(answer.about)}" if answer.about else ""

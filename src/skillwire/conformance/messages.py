@@ -68,7 +68,7 @@ class RpcError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a channel received for one request: a message, or a failure with its reason.
+    """The answer that a channel received for one request: a message, or a failure with its reason.
 
     `status` is the HTTP status, if there is one. `advice` says what the user can do about the failure.
     """

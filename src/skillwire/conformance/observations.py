@@ -196,7 +196,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class SecondLook:
-    """What a new connection answered about one skill before anything was listed on it."""
+    """The answer of a new connection about one skill before anything was listed on it."""
 
     skill: EntryView
     get: Answer

@@ -104,7 +104,7 @@ class Report:
     only: tuple[str, ...] = ()
     fixed: int = 0
     passing: tuple[str, ...] = ()
-    """What failed once and could not be reproduced: remarks, which never fail a run."""
+    """Failures that could not be reproduced: remarks, which never fail a run."""
     profile: Profile | None = None
     is_quick: bool = False
     runs: int = 1

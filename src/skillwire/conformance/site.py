@@ -55,7 +55,7 @@ class SiteFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteReport:
-    """What a site lists and what was found, most serious first. URLs are without secrets."""
+    """The skills that a site lists, and findings, most serious first. URLs are without secrets."""
 
     target: str
     index: str
@@ -137,7 +137,7 @@ def _index_findings(index_url: str, version: str, issues: Collection[Issue]) -> 
 
 
 def _skill_findings(skill: SiteSkill, limits: Limits) -> Generator[SiteFinding]:
-    """What is wrong with a skill whose bytes are those that the index names."""
+    """Yield what is wrong with a skill whose bytes are those that the index names."""
     entry = skill.entry
     files = {file.path: file.data for file in skill.files}
     try:

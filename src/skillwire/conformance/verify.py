@@ -65,7 +65,7 @@ class Target:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be printed or recorded: headers, variables, and secrets in arguments and the URL."""
+        """Values never printed or recorded: headers, variables, secrets in arguments and the URL."""
         headers = [word for value in self.headers.values() for word in (value, value.rpartition(" ")[2])]
         found = [
             *headers,
@@ -267,7 +267,7 @@ class _Run:
     quick: bool = False
 
     async def observe(self, revisions: Sequence[Revision]) -> tuple[list[Observations], dict[Revision, str]]:
-        """What was seen on each supported revision, and why the others are not supported."""
+        """Return the observations on each supported revision, and why the others are not supported."""
         seen: dict[Revision, Observations] = {}
         unsupported: dict[Revision, str] = {}
         name, seconds = self.target.name, self.limits.verify_seconds

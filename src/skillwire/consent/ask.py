@@ -1,4 +1,4 @@
-"""What a user is asked before a skill is loaded, what they can answer, and who asks them."""
+"""The question before a skill is loaded, its answers, and who asks it."""
 
 from __future__ import annotations
 

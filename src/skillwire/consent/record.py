@@ -47,7 +47,7 @@ class Key(NamedTuple):
     """One skill of one server, and who decides about it."""
 
     server: str
-    """What identifies the server, whatever it is called."""
+    """The identity of the server, whatever it is called."""
     uri: str
     caller: str = ""
     """The caller of a gateway; empty for the user."""
@@ -76,7 +76,7 @@ class Decision:
     digest: str = ""
     """The digest of the files; empty if it was not they that were decided about."""
     grants: str = ""
-    """What was granted, in words, such as `tools, code`; empty for nothing."""
+    """The grants in words, such as `tools, code`; empty for nothing."""
     decided_at: str = ""
     """The time in UTC, in the form of ISO 8601 with microseconds."""
     decided_by: str = ""
@@ -95,7 +95,7 @@ class Record:
 
     key: Key
     label: str = ""
-    """What the server was called at the last approval."""
+    """The name of the server at the last approval."""
     files: str = ""
     """The files that were shown and approved last: sorted pairs of a URI and a digest, as JSON."""
     entry: str = ""
@@ -103,7 +103,7 @@ class Record:
     allowed_tools: int = 0
     execute_code: int = 0
     scripts: str = "[]"
-    """What scripts may do in the sandbox: sorted pairs of a path and a grant, as JSON."""
+    """Permissions of scripts in the sandbox: sorted pairs of a path and a grant, as JSON."""
     signer: str = ""
     """Who had signed the skill when it was last loaded or approved; empty if that is not known."""
     last: Decision = Decision()
@@ -357,7 +357,7 @@ def approvals_signature(document: Mapping[str, Any], publishers: Sequence[Publis
 
 
 def _signed_part(approvals: object) -> dict[str, Digest]:
-    """What a signature of an export covers: every approval in it, in one spelling of the JSON."""
+    """Return the signed part of an export: every approval in it, in one spelling of the JSON."""
     text = json.dumps(approvals, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return {_SIGNED: digest_of(text.encode("ascii"))}
 

@@ -134,7 +134,7 @@ class SqliteConsent:
         return self._write(delete)
 
     def _read(self, action: Callable[[sqlite3.Connection], Result], *, default: Result) -> Result:
-        """What the action reads; `default` when there is no file, or no table in it yet."""
+        """Return what the action reads; `default` when there is no file, or no table in it yet."""
 
         def look(database: sqlite3.Connection) -> Result:
             # A file that was made and not written yet has no tables.
@@ -246,7 +246,7 @@ _SQLITE_ERRORS: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeE
 
 
 def _fault(error: BaseException, path: Path) -> _Fault:
-    """What an error means for the file. Damage is what SQLite says about the bytes, not about the disk."""
+    """Classify an error. Damage is what SQLite says about the bytes, not about the disk."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return _Fault.DAMAGED  # Values that no approval of ours has.

@@ -63,11 +63,11 @@ class ApprovalStatus:
     """Whether it is inside another skill of its origin. Then no approval mode loads it without asking, and an
     approval of the other skill does not cover it (SEC-5)."""
     grants: Grants = NO_GRANTS
-    """What it may do beyond being read, if it is loaded now."""
+    """Grants beyond being read, if it is loaded now."""
     changes: tuple[FileChange, ...] = ()
     """How its files differ from those that were approved; empty if nothing was."""
     approved: Approval | None = None
-    """What was approved, now or before the skill changed."""
+    """The approval, valid now or before the skill changed."""
     reason: str = ""
     """Why it is in this state, in a few words; empty where the state says it all."""
     problem: str = ""

@@ -36,7 +36,7 @@ _USAGE: Final = ("requests", "input_tokens", "output_tokens", "cost_usd")
 
 @dataclass(slots=True)
 class _Watch:
-    """What happens in one run, as steps."""
+    """Records the steps of one run."""
 
     scenario: Scenario
     steps: list[Step] = field(default_factory=list[Step])
@@ -312,6 +312,6 @@ def share_words(one: Mapping[str, Any]) -> str:
 
 
 def usage_words(one: Mapping[str, Any]) -> str:
-    """What runs cost: requests, tokens and US dollars."""
+    """Return the cost of runs in words: requests, tokens and US dollars."""
     dollars = "price not known" if one["cost_usd"] is None else f"${one['cost_usd']:.4f}"
     return f"{one['requests']} requests, {one['input_tokens']} + {one['output_tokens']} tokens, {dollars}"

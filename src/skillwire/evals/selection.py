@@ -314,7 +314,7 @@ def _described(description: str) -> frozenset[str]:
 
 
 def _budget(names: Sequence[str], skills: Sequence[EvaluatedSkill], chars: int, limits: Limits) -> JsonObject:
-    """What each style of catalog leaves out if it may have so many characters."""
+    """Return what each style of catalog leaves out if it may have so many characters."""
     origin = Origin.local()
     registered = [HostSkill(origin, skill.entry, name) for name, skill in zip(names, skills, strict=True)]
     context = RenderContext(limits=replace(limits, catalog_chars=chars))
@@ -350,7 +350,7 @@ _MOST_TAKEN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class SelectionFigures:
-    """What search finds for the labels of a skill, and of others on this machine, before it is approved."""
+    """Search results for the labels of a skill, and of others on this machine, before it is approved."""
 
     right: int
     """How many of its own questions find it first."""

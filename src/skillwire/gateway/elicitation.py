@@ -57,7 +57,7 @@ _log = logging.getLogger("skillwire.gateway")
 
 @dataclass(frozen=True, slots=True)
 class CallerQuestion:
-    """What a caller has to be asked: may this skill be loaded with exactly these files?"""
+    """A question to a caller: may this skill be loaded with exactly these files?"""
 
     offer: Offer
     digest: SetDigest | None
@@ -65,7 +65,7 @@ class CallerQuestion:
     files: tuple[SkillResource, ...]
     """Every file that a yes covers."""
     changes: tuple[FileChange, ...] = ()
-    """What differs from what was approved before."""
+    """Differences from the version that was approved before."""
 
     @property
     def seen(self) -> ResourceSet:
@@ -98,7 +98,7 @@ class Unapproved(ApprovalRequired):
 
 
 class Approvals:
-    """What the callers of a gateway approved, in the store of its host."""
+    """Approvals by the callers of a gateway, in the store of its host."""
 
     def __init__(self, store: ConsentStore) -> None:
         self.store = store
@@ -121,7 +121,7 @@ class Approvals:
         return bool(self.store.record(key).last.decision) or self.store.session(key) is not None
 
     def candidate(self, caller: Caller, offer: Offer, seen: ResourceSet = frozenset()) -> AdmissionRequest:
-        """What the admission of a skill for a caller depends on."""
+        """Return the facts that the admission of a skill for a caller depends on."""
         key = self._key(caller, offer)
         facts = replace(offer.upstream.host.feed.candidate(offer.skill), seen=seen)
         return consider(facts, self.store.record(key), session=self.store.session(key))
@@ -163,8 +163,9 @@ _SCHEMA: Final[dict[str, Any]] = {
 
 
 def refusal_text(refused: Unapproved, why: str) -> str:
-    """What is wrong, and who must act. A model may read it, so it names no command: `approve_command` is for
-    the log."""
+    """Say what is wrong, and who must act. A model may read it, so it names no command: `approve_command` is
+    for the log.
+    """
     said = f"; {why}" if why else ""
     return f"{refused.uri}: {refused.status.words}{said}. {_next_step(refused)}"
 
@@ -238,7 +239,7 @@ def says_yes(given: types.ElicitResult | None) -> bool:
 
 
 def why_not(given: types.ElicitResult | None) -> str:
-    """What an answer that does not count was, for the record."""
+    """Return why an answer does not count, for the record."""
     if given is None:
         return "nobody answered"
     if given.action == "accept":
@@ -266,7 +267,7 @@ class ApprovalQuestion:
     """The question to a caller: may this skill be loaded with exactly the files of this digest?"""
 
     label: str
-    """What the user calls its server."""
+    """The user's name for its server."""
     uri: SkillUri
     """As its server has it."""
     name: str
@@ -516,7 +517,7 @@ class _Request:
         return None
 
     def _verdict(self, asked: _Asked, given: types.ElicitResult | None) -> Literal["yes", "no", "again"]:
-        """What an answer means. One that came too soon is asked for once more."""
+        """Return what an answer means. One that came too soon is asked for once more."""
         if not says_yes(given):
             return "no"
         if self._elicitor.now() - asked.at >= QUICKEST_ANSWER:

@@ -76,7 +76,7 @@ class CallerServer(SkillServer):
         )
 
     async def _introduce(self) -> str:
-        """What a model is told, with the names of the skills as far as they are known now."""
+        """Return what a model is told, with the names of the skills as far as they are known now."""
         if self._common.instructions is not None:
             return self._common.instructions
         entries = await self.source.introduce()
@@ -157,7 +157,7 @@ class CallerServer(SkillServer):
         )
 
     def _observe(self, method: str, uri: str | None, cached: bool) -> None:
-        """What the fast path responded to. A read that was not cached is recorded by the source."""
+        """Record an answer of the fast path. A read that was not cached is recorded by the source."""
         if self._audit is None and not is_active():
             return
         if method in _LISTS:
@@ -258,7 +258,7 @@ class FencedTexts(SkillTexts):
 
 
 def gateway_instructions(about: str, entries: Iterable[SkillEntry]) -> str:
-    """What a model is told about a gateway: how to use it, and what there is, as far as that fits."""
+    """Return what a model is told about a gateway: how to use it, and what there is, as far as that fits."""
     by_label: dict[str, list[str]] = {}
     for entry in entries:
         by_label.setdefault(split_uri(entry.uri).authority, []).append(entry.name)

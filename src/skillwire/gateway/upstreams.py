@@ -199,7 +199,7 @@ class Offer:
         return self.entry.uri
 
     def original(self, uri: SkillUri) -> SkillUri:
-        """What the upstream calls a file of this skill."""
+        """Return the upstream's URI of a file of this skill."""
         return moved(uri, self.root, skill_root(self.skill.uri))
 
     def lists(self, uri: SkillUri) -> bool:
@@ -370,7 +370,7 @@ class Upstream:
     async def _call(
         self, origin: Origin, uri: SkillUri, what: object, ask: Callable[[], Coroutine[Any, Any, Answer]]
     ) -> Answer:
-        """What a server answers, or that it is unavailable.
+        """Call a server and return its answer, or raise that it is unavailable.
 
         Requests for the same wait for one answer, and no longer than `upstream_seconds`: the next ones are
         told at once until the server has answered or its own time is over. Then its answer is in the cache.
@@ -437,7 +437,7 @@ class Upstream:
         self._signed.add(offer)
 
     async def read_directory(self, offer: Offer, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """What the server of a skill that is generated on request lists in one of its directories."""
+        """List a directory of a skill that its server generates on request."""
         skill, path = offer.skill, offer.original(uri)
         return await self._call(
             skill.origin, path, "directory", lambda: self.host.feed.read_directory(skill, path)

@@ -191,8 +191,8 @@ class CallerSource(Source):
     # The listing
 
     async def list_entries(self) -> Sequence[SkillEntry]:
-        """What is known. A server of which nothing is known yet is waited for, but not for long: it hides
-        nothing of the others, and clients are notified when it has answered.
+        """Return the entries that are known. A server of which nothing is known yet is waited for, but not
+        for long: it hides nothing of the others, and clients are notified when it has answered.
         """
         await self._know(self._limits.first_list_seconds)
         if not self._current().entries:
@@ -201,8 +201,8 @@ class CallerSource(Source):
         return self._current().entries
 
     async def introduce(self) -> Sequence[SkillEntry]:
-        """What is known at the beginning of a connection: what the caller can load at once comes first, then
-        by name.
+        """Return the entries that are known at the beginning of a connection: what the caller can load at
+        once comes first, then by name.
         """
         await self._know(self._limits.introduction_seconds)
         listed = {entry.uri for entry in self._current().entries}
@@ -371,7 +371,7 @@ class CallerSource(Source):
             upstream.follow(self, allowed)
 
     def ttl_ms(self, uri: str | None, most: int) -> int:
-        """What remains of the time for which a result may be cached: of one skill's server, or of all."""
+        """Return the rest of the time for which a result may be cached: of one skill's server, or of all."""
         label = "" if uri is None else uri.removeprefix(f"{SCHEME}://").partition("/")[0]
         routes = [self._routes[label]] if label in self._routes else self._routes.values()
         if uri is not None and any(upstream.has_dynamic for upstream, _ in routes):
@@ -487,7 +487,7 @@ class CallerSource(Source):
         return route[0] if route else None
 
     def _kept_offers(self) -> dict[SkillUri, Offer]:
-        """What the caller approved of servers that have not been reached yet: it may be cached."""
+        """Return what the caller approved of servers that have not been reached yet: it may be cached."""
         found: dict[SkillUri, Offer] = {}
         for upstream, origin in self._routes.values():
             if self._mode == "required" and upstream.is_unknown(origin):
@@ -498,7 +498,7 @@ class CallerSource(Source):
         return found
 
     async def _dynamic_children(self, owner: Offer, uri: SkillUri) -> dict[str, DirectoryChild]:
-        """What a server lists in a directory of a skill that is generated on request (SEC-10)."""
+        """List a directory of a skill that its server generates on request (SEC-10)."""
         old, new = owner.original(uri), uri
         try:
             found = await owner.upstream.read_directory(owner, uri)

@@ -129,9 +129,9 @@ class FileComparison:
     path: str
     kind: ChangeKind
     old: bytes | None = None
-    """What was approved; `None` also for an added file."""
+    """The approved content; `None` also for an added file."""
     new: bytes | None = None
-    """What is served now; `None` also for a removed file."""
+    """The content served now; `None` also for a removed file."""
     problem: str = ""
 
     @property
@@ -503,7 +503,7 @@ class SkillFeed:
         self._registration.on_collected = callback
 
     def candidate(self, skill: HostSkill) -> AdmissionRequest:
-        """What the admission of a skill depends on, without its approval."""
+        """Return the facts that the admission of a skill depends on, without its approval."""
         return self._approver.facts_of(skill)
 
     def status(self, candidate: AdmissionRequest) -> ApprovalStatus:
@@ -524,7 +524,7 @@ class SkillFeed:
         return self._approver.is_permitted(skill)
 
     def approval_mode(self, origin: Origin) -> ApprovalMode:
-        """What the configuration says about all skills of an origin."""
+        """Return the configured approval mode of all skills of an origin."""
         return self._registration.approval_mode(origin)
 
     async def find(self, uri: SkillUri, origin: Origin) -> HostSkill:
@@ -555,7 +555,7 @@ class SkillFeed:
         return await self._loader.refreshed(skill, error)
 
     async def read_directory(self, skill: HostSkill, uri: SkillUri) -> Sequence[DirectoryChild]:
-        """What the server of a skill lists in a directory, not verified."""
+        """List a directory of a skill at its server, not verified."""
         return await self._inventory.places.source(skill.origin).read_directory(uri)
 
     def follow(self, origin: Origin, uris: Collection[SkillUri]) -> None:

@@ -120,7 +120,7 @@ class Signatures:
         return tuple(self._required(origin))
 
     def known(self, skill: HostSkill) -> SignatureVerdict | None:
-        """What is known without fetching anything; `None` when the signature has not been checked yet."""
+        """Return the verdict without fetching anything; `None` when the signature was not checked yet."""
         if _signature_resource(skill.entry) is None:
             return UNSIGNED
         checked = self._checked.get(skill.key)
@@ -203,7 +203,7 @@ class Approver:
     registry: SkillTable
     facts: Callable[[HostSkill], AdmissionRequest]
     light_facts: Callable[[HostSkill], AdmissionRequest]
-    """What decides whether a model is told of a skill, and no more: it is asked for every skill."""
+    """The facts that decide whether a model is told of a skill, and no more: it is asked for every skill."""
     store: ConsentStore
     signatures: Signatures
     cache: SkillCache
@@ -430,7 +430,7 @@ class Approver:
     def candidate(
         self, skill: HostSkill, *, caller: str = "", seen: ResourceSet = frozenset()
     ) -> AdmissionRequest:
-        """What the admission of a skill depends on, for the user or for a caller of a gateway."""
+        """Return the facts that admission depends on, for the user or for a caller of a gateway."""
         key = self._key(skill, caller)
         return consider(self.facts_of(skill), self.store.record(key), session=self.store.session(key))
 
@@ -492,7 +492,7 @@ class Approver:
         return consider(facts, case.record, session=case.once or self.store.session(case.key))
 
     def facts_of(self, skill: HostSkill) -> AdmissionRequest:
-        """What the admission of a skill depends on, without what people decided."""
+        """Return the facts that the admission of a skill depends on, without what people decided."""
         facts = self.facts(skill)
         nested = is_nested(skill.uri, self.registry.uris(skill.origin))
         require, signature = self.signatures.required(skill.origin), self.signatures.known(skill)
@@ -521,7 +521,7 @@ def _with_others(approval: Approval, before: Approval | None) -> Approval:
 
 
 def skill_facts(skill: HostSkill) -> dict[str, Value]:
-    """What telemetry says of a skill."""
+    """Return the attributes of a skill for telemetry."""
     digest: str | None = None
     with suppress(SkillwireError):  # An entry that is not sound has none.
         digest = shown_digest(skill.entry)

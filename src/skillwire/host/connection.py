@@ -315,7 +315,7 @@ class Connection:
         return await self.call(method, send)
 
     async def call(self, method: str, action: Callable[[ClientSession], Awaitable[Result]]) -> Result:
-        """What an action with the session gives, within the time limit of a request."""
+        """Run an action with the session, within the time limit of a request."""
         if self.status is ConnectionStatus.IDLE:
             await self.settled()
         session = self.session
@@ -353,7 +353,7 @@ class Connection:
         return [(one.name, one.description or "", one.input_schema) for one in page.tools], page.next_cursor
 
     async def call_tool(self, name: str, arguments: Mapping[str, object]) -> tuple[str, bool]:
-        """What a tool answers, as text, and whether that is an error."""
+        """Call a tool; return its answer as text, and whether that is an error."""
 
         async def send(session: ClientSession) -> types.CallToolResult | types.InputRequiredResult:
             return await session.call_tool(name, dict(arguments), allow_input_required=True)
@@ -373,7 +373,7 @@ class Connection:
             call.cancel()
 
     def _refused(self, method: str, error: MCPError) -> SkillwireError:
-        """What an error response means: for this request alone, or for the connection."""
+        """Return the exception of an error response: for this request alone, or for the connection."""
         refusal, is_lost = self._transport.refusal(method, error, self._fault)
         if is_lost:
             self._lost.set()
@@ -509,7 +509,7 @@ def open_session(given: object) -> ClientSession | None:
 
 
 def _capability_names(declared: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a server declares, each with the switches that are on, for a person."""
+    """Return the capabilities of a server, each with the switches that are on, for a person."""
     names: list[str] = []
     for name, settings in declared.items():
         switches = [key for key, value in settings.items() if value is True] if settings else []

@@ -185,7 +185,7 @@ def other_directories(
 def origin_identities(
     servers: Mapping[Origin, ServerConfig], directories: Iterable[LocalDirectory]
 ) -> dict[Origin, str]:
-    """What identifies each origin, whatever it is called: the place of a server, the path of a directory."""
+    """Return each origin's identity, whatever its name: the place of a server, the path of a directory."""
     identities = {origin: config.identity for origin, config in servers.items() if config.identity}
     return identities | {
         directory.origin: f"directory:{directory.path.resolve()}" for directory in directories
@@ -253,7 +253,7 @@ class HostOrigins:
     sources: Mapping[Origin, Source]
     ranks: Mapping[Origin, Rank]
     identities: Mapping[Origin, str]
-    """What identifies an origin, whatever it is called: approvals and cached files are kept under it."""
+    """The identity of each origin, whatever it is called: approvals and cached files are kept under it."""
     directories: Mapping[Origin, Path]
     """Where the local directories are, including those that do not exist."""
     later: frozenset[Origin] = frozenset()
@@ -261,7 +261,7 @@ class HostOrigins:
     required: Mapping[Origin, tuple[str, ...]] = field(default_factory=dict[Origin, tuple[str, ...]])
     """The publishers who must have signed the skills of a directory."""
     remarks: tuple[str, ...] = ()
-    """What was left out, one line each."""
+    """Things that were left out, one line each."""
 
     def source_names(self, origin: Origin) -> tuple[str, ...]:
         """The place of an origin, in every true name that the patterns of a policy can have for it."""

@@ -61,7 +61,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What happened."""
+    """Something that happened."""
 
     kind: EventKind
     message: str

@@ -61,7 +61,7 @@ class SlashCommand:
     name: str
     description: str
     argument_hint: str
-    """What can be typed after it, in the skill's own words; empty if the skill does not say."""
+    """Arguments that can be typed after it, in the skill's own words; empty if the skill does not say."""
     origin: Origin
     handle: str
     session: str
@@ -78,7 +78,7 @@ class LoadedSkill:
     text: str
     grants: Grants
     fields: SkillFields
-    """What its frontmatter asks for, as far as the style honors it. Requests, never grants (SEC-4)."""
+    """The fields of its frontmatter, as far as the style honors it. Requests, never grants (SEC-4)."""
 
 
 def slash_commands(parts: HostComponents, session: str) -> tuple[SlashCommand, ...]:
@@ -99,7 +99,7 @@ def slash_commands(parts: HostComponents, session: str) -> tuple[SlashCommand, .
 
 
 def active_skills(loader: Loader) -> tuple[ActiveSkill, ...]:
-    """What is loaded now, most recently loaded first."""
+    """The loaded skills, most recently loaded first."""
     found: list[ActiveSkill] = []
     for handle, held in loader.active():
         digest = shown_digest(held.entry)

@@ -53,7 +53,7 @@ _LISTEN: Final = "subscriptions/listen"
 
 
 class FailureKind(StrEnum):
-    """What went wrong, by what has to follow. The value is part of the marked message."""
+    """A kind of failure, by what has to follow. The value is part of the marked message."""
 
     GONE = "gone"
     """The connection is of no more use: a new one is opened."""
@@ -70,7 +70,7 @@ class HttpFailure:
 
     kind: FailureKind
     words: str
-    """What happened and what to do, in our own words; a few of the server's are quoted only through
+    """The failure and what to do, in our own words; a few of the server's are quoted only through
     `shown`."""
 
 
@@ -258,7 +258,7 @@ class CappedClient(httpx2.AsyncClient):
         return HttpAnswer(response, kind, bytes(body))
 
     def _refusal(self, response: httpx2.Response, kind: str, *, has_session: bool) -> HttpFailure | None:
-        """What a status says, where the body does not say it as MCP does."""
+        """Return the failure that a status means, where the body does not say it as MCP does."""
         status = response.status_code
         if status < 400:
             return None

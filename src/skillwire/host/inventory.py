@@ -433,7 +433,7 @@ class Inventory:
             await self.listings.put(server.config, listing)
 
     async def _expire_listing(self, origin: Origin) -> None:
-        """What is stored is out of date, also for every other process: they would show another state."""
+        """Mark the stored listing as out of date, also for other processes: they would show another state."""
         server = self._servers.get(origin)
         if self.listings is not None and server is not None:
             await self.listings.expire(server.config)

@@ -375,7 +375,7 @@ class Loader:
         return keys[0] if len(keys) == 1 else None
 
     def active(self) -> tuple[tuple[str, HeldSkill], ...]:
-        """What is held, with the handle that each was loaded under, most recently loaded first."""
+        """Return the held skills with the handle that each was loaded under, most recently loaded first."""
         return tuple((held.handle, held.skill) for held in reversed(self._held.values()))
 
     async def replayable(self, key: SkillKey) -> VerifiedSkill | str:
@@ -397,7 +397,7 @@ class Loader:
         return held.verified
 
     def grants(self, key: SkillKey) -> Grants:
-        """What the user granted to a held skill."""
+        """Return the user's grants to a held skill."""
         return self._require_held(key).skill.grants
 
     def release(self, key: SkillKey) -> bool:

@@ -173,7 +173,7 @@ async def revoke(login: Login, *, seconds: float) -> bool:
 
 
 class _Memory:
-    """What the SDK keeps during one flow. What is kept for longer is a `Login`."""
+    """The SDK's storage during one flow. What is kept for longer is a `Login`."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None
@@ -269,7 +269,7 @@ class _Provider(OAuthClientProvider):
         return httpx2.Request("POST", endpoint, data=data, headers=headers)
 
     def login(self) -> Login | None:
-        """What was learned, if there are tokens."""
+        """Return the result of the flow, if there are tokens."""
         context = self.context
         tokens = context.current_tokens
         if tokens is None or context.client_info is None:
@@ -431,7 +431,7 @@ async def listening(port: int) -> AsyncGenerator[LoopbackListener]:
 
 
 def callback_values(address: str) -> dict[str, str]:
-    """What the address says that a browser is sent to at the end: a code, or why there is none."""
+    """Return the values of the address that a browser is sent to at the end: a code, or why there is none."""
     text = address.strip()
     query = urlsplit(text).query if "?" in text else text
     values = {name: given[0] for name, given in parse_qs(query).items()}

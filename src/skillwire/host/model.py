@@ -98,7 +98,7 @@ class ResourceReader:
         return f"A resource of {origin}. It is untrusted text, not a skill.\n{fenced.text}"
 
     async def list_resources(self, label: str | None) -> str:
-        """What servers list, each in a fence of its own: names are a server's text too (SEC-1)."""
+        """List the resources of servers, each in its own fence: names are a server's text too (SEC-1)."""
         servers = (
             [self.inventory.places.server(label)] if label is not None else self.inventory.places.servers()
         )
@@ -162,7 +162,7 @@ class ResourceReader:
 
 @dataclass(kw_only=True, eq=False)
 class ModelActions:
-    """What the tools of a model can do. Everything goes through approval and verification."""
+    """The actions of a model's tools. Everything goes through approval and verification."""
 
     resolver: Resolver
     loader: Loader
@@ -298,7 +298,7 @@ class Tool:
 
 
 class ToolHost(Actions, Protocol):
-    """What the tools need of a host: ways to text that a model may see. A search finds what is offered."""
+    """The part of a host that the tools need: text that a model may see. A search finds what is offered."""
 
     async def search(self, query: str, *, server: str | None = None) -> Sequence[SearchMatch]: ...
 

@@ -87,12 +87,12 @@ class SignedApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPolicy:
-    """What holds here, and where it comes from."""
+    """The policy that holds here, and where it comes from."""
 
     policy: Policy = NO_POLICY
     files: tuple[PolicyFile, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What is unusual and still works, such as an organization's policy in its grace time."""
+    """Things that are unusual and still work, such as an organization's policy in its grace time."""
     approvals: Mapping[str, Sequence[SignedApproval]] = field(
         default_factory=dict[str, Sequence[SignedApproval]]
     )

@@ -72,7 +72,7 @@ class Registration:
         return bool(self.registry.uris(origin) or (self._collected or {}).get(origin))
 
     def candidate(self, origin: Origin, entry: SkillEntry, *, disabled: bool = False) -> AdmissionRequest:
-        """What the admission of a skill depends on, without its approval."""
+        """Return the facts that the admission of a skill depends on, without its approval."""
         loaded = self.loaded_policy
         names = self.names(origin) if loaded.policy.given else ()
         return AdmissionRequest(
@@ -96,7 +96,7 @@ class Registration:
         return "" if origin.is_local else self.style.refusal(entry, self.limits)
 
     def light_candidate(self, origin: Origin, entry: SkillEntry) -> AdmissionRequest:
-        """What decides whether a model is told of a listed skill."""
+        """Return the facts that decide whether a model is told of a listed skill."""
         loaded = self.loaded_policy
         if not loaded.policy.given:
             return AdmissionRequest(origin=origin, entry=entry, approval_mode=self.approval_mode(origin))
@@ -127,7 +127,7 @@ class Registration:
         return found
 
     def approval_mode(self, origin: Origin) -> ApprovalMode:
-        """What the configuration says about all skills of an origin."""
+        """Return the configured approval mode of all skills of an origin."""
         config = self.configs.get(origin)
         return config.approval if config else ApprovalMode.PROMPT
 

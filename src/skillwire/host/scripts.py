@@ -65,7 +65,7 @@ class ScriptRequest:
     grants: tuple[Grant, ...]
     """Everything that it would have."""
     new: tuple[Grant, ...]
-    """What it was not granted before."""
+    """The grants that it did not have before."""
     is_first: bool
     """Whether the script was never granted to run, or the skill changed since."""
     packages: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class ScriptRunner:
     ask: ScriptCallback | None = None
     """Asks the user for grants and packages; without it, what is not granted yet is refused."""
     grants: Sequence[str] = ()
-    """What every script is granted without asking, such as `read:docs`: a decision of your application."""
+    """Grants of every script without asking, such as `read:docs`: a decision of your application."""
     network: bool = True
     """Whether granted hosts can be reached at all."""
 
@@ -181,8 +181,8 @@ class Scripts:
         ask: bool = False,
         sandboxed: bool = True,
     ) -> tuple[SandboxPlan, list[VerifiedFile], HostSkill]:
-        """What a script would get, and the files of its skill. With `ask`, what is missing is asked for;
-        without `sandboxed`, it is for a person who runs it outside of the sandbox.
+        """Return what a script would get, and the files of its skill. With `ask`, what is missing is asked
+        for; without `sandboxed`, it is for a person who runs it outside of the sandbox.
         """
         runner = self.runner
         if runner is None:
@@ -254,7 +254,7 @@ class Scripts:
         self._parts.log.record(Event(kind=EventKind.RUN, message=message))
 
     def _granted_before(self, skill: HostSkill) -> frozenset[tuple[str, str]]:
-        """What scripts of the skill were granted before its files changed: to compare with."""
+        """Return the grants of the skill's scripts before its files changed: to compare with."""
         store = self._parts.approvals
         ended = store.record(store.key(skill.origin, skill.uri)).ended(skill.origin)
         return NO_SCRIPTS if ended is None else ended.grants.scripts
@@ -293,7 +293,7 @@ class Scripts:
 def _resolve(
     runner: ScriptRunner, requested: Iterable[Grant], added: Iterable[str]
 ) -> tuple[frozenset[Grant], frozenset[Grant]]:
-    """What a script asks for, and what the application grants to all; blocks."""
+    """Return what a script asks for, and what the application grants to all; blocks."""
     from skillwire.sandbox.bubblewrap import resolve_grant
 
     folder = str(runner.folder.resolve())

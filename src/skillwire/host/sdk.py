@@ -1,4 +1,4 @@
-"""What is between a connection and the MCP SDK: its streams, its log records, and a budget.
+"""The layer between a connection and the MCP SDK: its streams, its log records, and a budget.
 
 Streams over a process that writes JSON lines; a budget for unsolicited messages; and a filter that
 keeps what the SDK logs about servers off the terminal (SEC-9, SEC-11).

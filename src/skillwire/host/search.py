@@ -271,7 +271,7 @@ class Resolver:
         return self.loader.held_as(name) or (await self.find(name)).key
 
     def handle(self, key: SkillKey, name: str) -> str:
-        """What a skill is called now; `name` if it is no longer listed."""
+        """Return the current handle of a skill; `name` if it is no longer listed."""
         skill = self.registry.get(key)
         return skill.handle if skill else name
 

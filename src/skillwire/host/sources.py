@@ -76,7 +76,7 @@ class ListingCache:
         )
 
     async def last(self, config: ServerConfig) -> tuple[SkillEntry, ...] | None:
-        """What a server listed the last time, however long ago; `None` if that is not known."""
+        """Return the last listing of a server, however long ago; `None` if that is not known."""
         if config.instance is not None:
             return None
         found = await anyio.to_thread.run_sync(self._read, self._path(config))

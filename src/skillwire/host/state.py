@@ -50,7 +50,7 @@ class ServerState:
     directory_read: bool = False
     """Whether it offers directory reads."""
     capabilities: tuple[str, ...] = ()
-    """What else it declares, such as `resources (subscribe)`."""
+    """Its other capabilities, such as `resources (subscribe)`."""
     revisions: tuple[str, ...] = ()
     """The protocol revisions that it says it speaks; the one in use is `era`."""
     explanation: str = ""

@@ -59,7 +59,7 @@ class ServerTransport:
         self._process: ServerProcess | None = None
 
     async def open(self, stack: AsyncExitStack) -> Any:
-        """What the SDK's client connects to. It is closed with `stack`."""
+        """Open the transport that the SDK's client connects to. It is closed with `stack`."""
         config, limit = self._config, self._limits.answer_bytes
         if config.instance is not None:
             return config.instance
@@ -130,7 +130,7 @@ class ServerTransport:
     def refusal(
         self, method: str, error: MCPError, fault: SkillwireError | None
     ) -> tuple[SkillwireError, bool]:
-        """What an error response means, and whether the connection is lost with it.
+        """Return the exception of an error response, and whether the connection is lost with it.
 
         `fault` is why the connection was lost, if that is known.
         """
@@ -191,5 +191,5 @@ class ServerTransport:
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        """What the server was given that nobody else may see."""
+        """Return the values given to the server that nobody else may see."""
         return (*self._config.secrets, *(self._login.secrets if self._login is not None else ()))

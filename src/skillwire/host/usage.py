@@ -86,14 +86,14 @@ class SkillUsage:
     """How often one of its other files was read."""
     refused: int = 0
     chars: int = 0
-    """What its name and description cost each turn, in characters."""
+    """The length of its name and description, which each turn costs, in characters."""
     last: int = 0
     """When it was last counted, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a file has."""
+    """The counts in a file."""
 
     skills: tuple[SkillUsage, ...] = ()
     turns: int = 0
@@ -111,7 +111,7 @@ class _Counts:
 
 @dataclass(slots=True)
 class _Counted:
-    """What is not in the file yet, by origin and URI."""
+    """The counts that are not in the file yet, by origin and URI."""
 
     skills: dict[tuple[str, str], _Counts] = field(default_factory=dict[tuple[str, str], _Counts])
     turns: int = 0
@@ -147,7 +147,7 @@ class UsageFile:
         self._most = most
 
     def read(self) -> Usage:
-        """What was counted so far; a `SourceError` if the file cannot be read."""
+        """Return the counts so far; a `SourceError` if the file cannot be read."""
         if not self.path.exists():
             return Usage()
         columns = ("origin", "uri", "name", *KINDS, "chars", "last")

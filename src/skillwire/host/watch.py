@@ -1,4 +1,4 @@
-"""What a host follows while it is open: skills of servers, decisions of people, and configuration files.
+"""Changes that an open host follows: skills of servers, decisions of people, configuration files.
 
 `Following` is which skills of servers a host is told about when they change: those in use, those that a
 person approved, those that a page shows now, and those that a gateway serves. A host subscribes to their
@@ -32,7 +32,7 @@ _MOST_SHOWN: Final = 50
 
 @dataclass(kw_only=True, eq=False)
 class Following:
-    """What a host follows at each server, as a few directories."""
+    """The skills that a host follows at each server, as a few directories."""
 
     registry: SkillTable
     approvals: ConsentStore

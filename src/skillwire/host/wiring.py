@@ -283,7 +283,7 @@ class HostComponents:
         return self.origins.source_names(origin)
 
     def _offer_revision(self) -> tuple[int, int]:
-        """What changes when a model may be told of other skills."""
+        """Return a number pair that changes when a model may be told of other skills."""
         return self.approvals.decline_revision, self.registration.policy_revision
 
     def _required_publishers(self, origin: Origin) -> tuple[str, ...]:
@@ -416,7 +416,7 @@ class HostComponents:
                 self.remark(f"{origin} is closed: it is not configured any more")
 
     def _listed(self, origin: Origin) -> None:
-        """What was read of an origin may have changed."""
+        """Forget what was read of an origin: it may have changed."""
         self.fetcher.forget_current(origin)
         self.changed()
 

@@ -380,9 +380,9 @@ class InstallReport:
     """Folders that were left as they are: someone edited them, or something is there that Skillwire did not
     put there."""
     refused: tuple[FetchFailure, ...] = ()
-    """What the user did not approve, or what a policy forbids."""
+    """Skills that the user did not approve, or that a policy forbids."""
     failures: tuple[FetchFailure, ...] = ()
-    """What could not be fetched, verified or written."""
+    """Skills that could not be fetched, verified or written."""
     copies: tuple[Path, ...] = ()
     """Where a copy was made because links are not allowed."""
 
@@ -392,7 +392,7 @@ class InstallReport:
 
 
 def make_report(made: Plan, outcomes: Sequence[StepResult]) -> InstallReport:
-    """What was done of a plan."""
+    """Report what was done of a plan."""
     done = [one for one in outcomes if one.done]
     # The first problem of a skill is the cause of the others.
     failures = {one.step.name: one.problem for one in reversed(outcomes) if not one.done}
@@ -423,7 +423,7 @@ def make_report(made: Plan, outcomes: Sequence[StepResult]) -> InstallReport:
 
 
 def merge_reports(first: InstallReport, second: InstallReport) -> InstallReport:
-    """What two operations did, one after the other. What either changed is not current."""
+    """Merge the reports of two operations, one after the other. What either changed is not current."""
     changed = {*second.installed, *second.updated, *(failure.what for failure in second.failures)}
     return InstallReport(
         installed=(*first.installed, *second.installed),

@@ -70,7 +70,7 @@ class Candidate:
     signature: SignatureVerdict = UNSIGNED
     """Who signed these files, according to the user's publishers."""
     entry: CheckedEntry | None = None
-    """What the server listed, when it came from one."""
+    """The server's entry, when it came from one."""
 
     @property
     def name(self) -> str:
@@ -278,13 +278,13 @@ class Proposal:
 
     candidates: tuple[Candidate, ...]
     before: Mapping[str, LockedSkill] = field(default_factory=dict[str, LockedSkill])
-    """What is pinned now, of those that would be replaced."""
+    """The pins that would be replaced."""
     known: tuple[Candidate, ...] = ()
     failures: tuple[FetchFailure, ...] = ()
 
 
 def propose(fetched: FetchResult, lock: Lock, targets: tuple[str, ...] | None) -> Proposal:
-    """What of this is new, by name. `targets` of `None` means an update: each skill keeps its own.
+    """Return the changes to the lock, by name. `targets` of `None` means an update: each skill keeps its own.
 
     A name that another source has already, or that two skills have, is a failure.
     """

@@ -1,4 +1,4 @@
-"""What is on disk: the folder of a skill as a value. No link is followed."""
+"""The folder of a skill on disk, as a value. No link is followed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FLAGS: Final = (
 
 
 def look_at(path: Path, pinned: Collection[str] = ()) -> DiskState:
-    """What is at a path, with every file hashed.
+    """Return the state of a path, with every file hashed.
 
     Files that tools leave behind, such as `__pycache__`, are not part of a skill unless they are `pinned`.
     """
@@ -119,7 +119,7 @@ def knows_modes(folder: Path) -> bool:
 
 
 def look_at_all(paths: Mapping[Path, Collection[str]]) -> dict[Path, DiskState]:
-    """What is at each place; each comes with the paths that are pinned there."""
+    """Return the state of each path; each comes with the files that are pinned there."""
     return {path: look_at(path, pinned) for path, pinned in paths.items()}
 
 

@@ -382,7 +382,6 @@ def locked_entry(skill: LockedSkill) -> SkillEntry:
 
 
 def claimed_signature(signer: str) -> SignatureVerdict:
-    """What a lock file says about a signature, which proves nothing: the files are checked when they are
-    there."""
+    """Return the signature that a lock file claims. It proves nothing: the files are checked later."""
     name, _, key = signer.rpartition(" ")
     return SignatureVerdict(SignatureState.SIGNED, name, key) if key.startswith("key:") else UNSIGNED

@@ -87,7 +87,7 @@ class Powers:
 def requested_powers(
     frontmatter: Mapping[str, JsonValue], files: Iterable[tuple[str, bytes, bool]]
 ) -> Powers:
-    """What a skill asks for, by its frontmatter and its files, each given by path, content and mode bit."""
+    """Return the requests of a skill: of its frontmatter and files, each a path, content and mode bit."""
     # Imported here: a pinned skill has its powers in the lock.
     from skillwire.trust import requested_tools
 
@@ -346,7 +346,7 @@ _PATH_OF: Final = attrgetter("path")
 
 
 class _Mistake(Exception):
-    """What is wrong with one skill of a lock file."""
+    """A mistake in one skill of a lock file."""
 
 
 def _skill(table: Table) -> LockedSkill:

@@ -200,7 +200,7 @@ def plan(
     force: Iterable[str] = (),
     only: Iterable[str] | None = None,
 ) -> Plan:
-    """What to do so that `folders`, by the names of targets, hold what the lock says.
+    """Plan the changes so that `folders`, by the names of targets, hold what the lock says.
 
     `found` says what is at each place where a skill is or should be. `placed` is what Skillwire put where.
     Without `links` every target gets a copy; without `modes` the file system knows no executable files.

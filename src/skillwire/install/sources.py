@@ -71,7 +71,7 @@ class SourceSkills:
     """Patterns of sites, each with the token that they ask for."""
 
     async def fetch(self, reference: SourceReference, wanted: frozenset[str] | None) -> FetchResult:
-        """What a source has now, or only the skills of these names."""
+        """Fetch the current skills of a source, or only those of these names."""
         match reference.kind:
             case SourceKind.GIT:
                 fetched = await self._fetch_git(reference)
@@ -92,7 +92,7 @@ class SourceSkills:
         return FetchResult(found, failures)
 
     async def fetch_pinned(self, group: Sequence[LockedSkill]) -> FetchResult:
-        """What a source has for skills that are pinned to the same version of it."""
+        """Fetch skills that are pinned to the same version of a source."""
         fetched = await self._fetch_group(group)
         failures = [
             FetchFailure(skill.name, failure.error)
@@ -360,7 +360,7 @@ class ServerSkills:
     async def digests(
         self, skills: Sequence[tuple[LockedSkill, SourceReference]]
     ) -> list[tuple[LockedSkill, str, SkillwireError | None]]:
-        """What the servers have now for pinned skills: a digest, or why there is none.
+        """Return the servers' current digests of pinned skills, or why there is none.
 
         No file is read, except of skills whose servers list no digests.
         """

@@ -59,7 +59,7 @@ class InstallState:
 
     placed: Mapping[Path, Installation] = field(default_factory=dict[Path, Installation])
     accepted: Mapping[str, Acceptance] = field(default_factory=dict[str, Acceptance])
-    """What was approved for installation, by `acceptance_key`."""
+    """Approvals for installation, by `acceptance_key`."""
     history: Mapping[str, tuple[Version, ...]] = field(default_factory=dict[str, tuple[Version, ...]])
     """Every version that was installed, by the skill's name, the latest last."""
 
@@ -97,7 +97,7 @@ class InstallState:
 
 
 def acceptance_key(skill: LockedSkill) -> str:
-    """What an approval is bound to: the name, the source, every byte, the powers and the signer.
+    """Return the key of an approval: of the name, the source, every byte, the powers and the signer.
 
     Anything else about a skill may change without asking again: its targets, or how its source was written.
     """

@@ -363,7 +363,7 @@ class PlanRun:
 
 
 def _noted(made: Plan, state: InstallState) -> Mapping[Path, Installation]:
-    """What is installed where, including the folders that matched already."""
+    """Return what is installed where, including the folders that matched already."""
     placed = dict(state.placed)
     for step in made.steps:
         if step.act is StepKind.CURRENT and step.skill is not None:

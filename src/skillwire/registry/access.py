@@ -93,7 +93,7 @@ class RegistryCaller(Caller):
 
     @cached_property
     def view(self) -> View:
-        """What they see: callers with the same view can share everything that is cached."""
+        """Return their view: callers with the same view can share everything that is cached."""
         seen = None if ALL in self.roles else frozenset(self.roles)
         return View(self.channel, seen)
 

@@ -272,7 +272,7 @@ def restore(store: Store, file: Path, *, progress: Callable[[int], None] | None 
 def damage(
     store: Store, *, after: str = "", progress: Callable[[int, str], None] | None = None
 ) -> Iterator[str]:
-    """What is damaged: files that do not match their digests, versions with a missing file.
+    """Yield what is damaged: files that do not match their digests, versions with a missing file.
 
     `progress` gets the number of files and versions that were checked, and a position. With that position as
     `after`, a check continues there.
@@ -348,7 +348,7 @@ def _insert(connection: Connection, table: sa.Table, rows: list[dict[str, Any]])
 
 
 def _derive(connection: Connection, store: Store) -> None:
-    """What is derived from the rows: the files of each namespace, the search index, and the next ids."""
+    """Write what the rows imply: the files of each namespace, the search index, and the next ids."""
     version, skill, file = schema.versions.c, schema.skills.c, schema.files.c
     connection.execute(
         schema.namespace_files.insert().from_select(

@@ -33,7 +33,7 @@ _JWT: Final = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 @dataclass(slots=True)
 class _Known:
-    """What the database said about somebody, when it was asked."""
+    """The answer of the database about somebody, and when it was asked."""
 
     caller: RegistryCaller | None
     at: float

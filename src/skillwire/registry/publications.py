@@ -85,7 +85,7 @@ def root_uri(namespace: str, name: str, version: str | None = None) -> SkillUri:
 
 
 def parse_skill_path(uri: SkillUri) -> SkillPath:
-    """What a URI names, or `SkillNotFound` where it cannot name anything in a skill of a registry."""
+    """Parse a URI; raise `SkillNotFound` where it cannot name anything in a skill of a registry."""
     parts = split_uri(uri)
     segments = parts.segments
     version: str | None = None

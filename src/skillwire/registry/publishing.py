@@ -462,7 +462,7 @@ def _require_files(connection: Connection, draft: Publication, by: str) -> None:
 
 
 def _missing(connection: Connection, draft: Publication, by: str) -> list[Digest]:
-    """What neither the namespace has published nor this publisher sent. What others have does not count."""
+    """Return what neither the namespace nor this publisher has. What others have does not count."""
     wanted = {file.digest for file in draft.files}
     published = sa.select(namespace_files.c.digest).where(
         namespace_files.c.namespace == draft.namespace, namespace_files.c.digest.in_(sorted(wanted))

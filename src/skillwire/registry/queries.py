@@ -439,7 +439,7 @@ class SkillQueries:
         return [_entry(rows[match.key]) for match in index.search(query, limit=limit)]
 
     def changes_after(self, number: int, most: int = 1000) -> list[ChangeRow]:
-        """What changed after a number of the feed, regardless of who may see it."""
+        """Return the changes after a number of the feed, regardless of who may see it."""
         query = sa.select(changes).where(changes.c.number > number).order_by(changes.c.number).limit(most)
         with self._store.reading() as connection:
             return [_change(row) for row in connection.execute(query).mappings()]

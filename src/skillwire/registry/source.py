@@ -273,7 +273,7 @@ class StoreSource(PagedSource):
                 yield Change(None if row.files is None else _skill_uri(row))
 
     def changed_files(self, after: int) -> tuple[bool, frozenset[SkillUri]]:
-        """What changed after a number of the feed: whether the listing did, and the files that did."""
+        """Return what changed after a number of the feed: whether the listing did, and the files that did."""
         rows = [row for row in self._feed.changes if row.number > after and self._concerns(row)]
         changed = {
             child

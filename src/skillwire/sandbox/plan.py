@@ -1,4 +1,4 @@
-"""What a script gets in its sandbox: grants, interpreter, mounts, environment. Pure.
+"""The plan of a sandbox: grants, interpreter, mounts, environment. Pure.
 
 A script gets the files of its skill and the programs of the system to read, a scratch folder, and nothing
 else: no home, no network, no environment. Each grant adds one thing.
@@ -156,8 +156,8 @@ def forbidden_path(path: str, *, home: str, private: Iterable[str]) -> str:
 
 
 def requested_grants(frontmatter: Mapping[str, JsonValue], script: str, folder: str) -> tuple[Grant, ...]:
-    """What a skill asks for, for one of its scripts: in `metadata`, under `dev.skillwire/grants`, stands
-    `SCRIPT GRANT GRANT, SCRIPT GRANT`.
+    """Return the grants that a skill asks for, for one of its scripts: in `metadata`, under
+    `dev.skillwire/grants`, stands `SCRIPT GRANT GRANT, SCRIPT GRANT`.
     """
     metadata = frontmatter.get("metadata")
     value = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
@@ -179,7 +179,7 @@ def stored(script: str, grants: Iterable[Grant]) -> frozenset[tuple[str, str]]:
 
 
 def given(script: str, kept: Collection[tuple[str, str]]) -> frozenset[Grant] | None:
-    """What a script was granted; `None` if it may not run."""
+    """Return the grants of a script; `None` if it may not run."""
     texts = {text for name, text in kept if name == script}
     if RUN not in texts:
         return None
@@ -369,7 +369,7 @@ class RunResult:
 def newly_requested(
     requested: Iterable[Grant], before: Collection[tuple[str, str]], script: str
 ) -> tuple[Grant, ...]:
-    """What a script asks for that it was not granted before."""
+    """Return the grants that a script asks for and did not have before."""
     return tuple(grant for grant in requested if (script, str(grant)) not in before)
 
 

@@ -93,7 +93,7 @@ def _numbers(text: str) -> dict[str, int]:
 
 
 class Machine(NamedTuple):
-    """What a filter depends on: the name of an architecture for the kernel, and the numbers of its calls."""
+    """An architecture as a filter sees it: the kernel's name of it, and the numbers of its calls."""
 
     audit: int
     numbers: dict[str, int]

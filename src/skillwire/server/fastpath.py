@@ -465,8 +465,8 @@ class FastPath:
         }
 
     async def listing(self, request: FastRequest) -> tuple[JsonObject, Catalog] | None:
-        """What a method lists for a client of a 2025 revision, and the catalog that it is from; `None` if
-        the SDK has to answer.
+        """Return the listing of a method for a client of a 2025 revision, and the catalog that it is from;
+        `None` if the SDK has to answer.
         """
         try:
             catalog = await self._results.catalog()

@@ -77,7 +77,7 @@ class ServerOptions:
     unlisted: tuple[str, ...] = ()
     """Glob patterns over skill paths, such as `internal/*`. Matching skills are served but not listed."""
     legacy_features: LegacyFeatures = field(default_factory=LegacyFeatures)
-    """What is served to clients without the skills extension."""
+    """The features for clients without the skills extension."""
     query: bool = False
     """Whether clients that declare `dev.skillwire/query` may search with `skills/list`."""
     watch: bool = True
@@ -159,7 +159,7 @@ def difference(before: Catalog, after: Catalog) -> Difference:
 
 @dataclass(frozen=True, slots=True)
 class SkillChange:
-    """What happened to one skill."""
+    """A change of one skill."""
 
     kind: Literal["added", "removed", "changed"]
     uri: SkillUri

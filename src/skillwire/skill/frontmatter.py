@@ -75,7 +75,7 @@ def parse_skill_md(
 def salvage_skill_md(
     data: bytes, *, file: str = SKILL_FILE, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[SkillDocument | None, tuple[Issue, ...]]:
-    """What can be read of an invalid `SKILL.md`, field by field, and every mistake in it.
+    """Return what can be read of an invalid `SKILL.md`, field by field, and every mistake in it.
 
     For a linter, which reports all mistakes at once. The document is `None` if there is no usable
     frontmatter.

@@ -424,7 +424,7 @@ class _Linter:
             self._advise("body-tokens", message, fix, line)
 
     def _template(self) -> None:
-        """What `skillwire new` wrote and nobody has replaced yet."""
+        """Find what `skillwire new` wrote and nobody has replaced yet."""
         fix = "write your own instructions in its place"
         description = str(self._document.frontmatter.get("description", ""))
         if TEMPLATE_SENTENCES[0] in description:

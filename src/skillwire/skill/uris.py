@@ -348,7 +348,7 @@ def clashes(paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def portability_problems(paths: Iterable[str]) -> tuple[str, ...]:
-    """What keeps a skill from being installed everywhere, one line each."""
+    """Return what keeps a skill from being installed everywhere, one line each."""
     listed = tuple(paths)
     return (
         *(f"not possible on Windows: {problem}" for path in listed if (problem := windows_problem(path))),

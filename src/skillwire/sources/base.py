@@ -148,7 +148,7 @@ class Source(Protocol):
         return False
 
     def current_entries(self) -> Sequence[SkillEntry] | None:
-        """What `list_entries` would return, if that is known without waiting; otherwise `None`.
+        """Return what `list_entries` would return, if that is known without waiting; otherwise `None`.
 
         A server caches responses only while this returns the same object.
         """
@@ -220,7 +220,7 @@ class PagedSource(Source, Protocol):
 
     @abstractmethod
     def changed_files(self, after: int) -> tuple[bool, frozenset[SkillUri]]:
-        """What changed after a number: whether the listing did, and the files that did."""
+        """Return what changed after a number: whether the listing did, and the files that did."""
         ...
 
 

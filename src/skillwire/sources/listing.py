@@ -64,7 +64,7 @@ def _none(entry: SkillEntry) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectOptions:
-    """What is accepted and asked for beyond the final extension. By default, nothing."""
+    """The dialects that are accepted and asked for beyond the final extension. By default, none."""
 
     accept_drafts: bool = False
     """Accept entries without files, as in a draft. Only the user enables it."""
@@ -203,7 +203,7 @@ class Peer(Protocol):
 
     @property
     def declaration(self) -> Declaration | None:
-        """What the server declared, or `None` (CAP-3)."""
+        """Return the server's declaration, or `None` (CAP-3)."""
         ...
 
     @property
@@ -231,7 +231,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server listed, and how long that may be cached."""
+    """The entries that a server listed, and how long they may be cached."""
 
     entries: tuple[SkillEntry, ...]
     problems: tuple[Problem, ...]

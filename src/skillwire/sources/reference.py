@@ -74,7 +74,7 @@ class SourceReference:
 
     kind: SourceKind
     text: str
-    """What the user wrote. Lock files have it as the source."""
+    """The text that the user wrote. Lock files have it as the source."""
     place: str
     """A URL, a path or a label: where to go."""
     ref: str = ""

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What was fetched: entries sorted by URI, and the bytes of every file."""
+    """The fetched state: entries sorted by URI, and the bytes of every file."""
 
     entries: tuple[SkillEntry, ...]
     files: Mapping[SkillUri, bytes]

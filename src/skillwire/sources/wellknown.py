@@ -52,7 +52,7 @@ class SiteEntry:
 
 @dataclass(frozen=True, slots=True)
 class SiteIndex:
-    """What a site lists, and what was left out of it."""
+    """The skills that a site lists, and what was left out of it."""
 
     version: str
     entries: tuple[SiteEntry, ...]
@@ -71,7 +71,7 @@ class SiteSkill:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What was fetched from a site, and why other skills were not."""
+    """The skills fetched from a site, and why others were not."""
 
     index_url: str
     skills: tuple[SiteSkill, ...]

@@ -91,14 +91,14 @@ class AdmissionRequest:
     session: Approval | None = None
     """An approval that is not stored: for this session, or for one load."""
     ended: Approval | None = None
-    """What was approved before the skill changed or was declined. It allows nothing, and shows what
+    """The approval before the skill changed or was declined. It allows nothing, and shows what
     changed."""
     declined: bool = False
     """Whether the user's last decision was to decline exactly these files."""
     nested: bool = False
     """Whether it is inside another skill of its origin (`is_nested`)."""
     seen: ResourceSet = frozenset()
-    """What was retrieved of a dynamic skill, including the requested file."""
+    """The files retrieved of a dynamic skill, including the requested one."""
     require: tuple[str, ...] = ()
     """The publishers who must have signed it."""
     signature: SignatureVerdict | None = None
@@ -138,7 +138,7 @@ class Allowed:
     team: tuple[tuple[str, TeamApproval], ...] = ()
     """The signed approvals that made it approved, by the name of the approver; empty if the user did."""
     reported: tuple[Refusal, ...] = ()
-    """What layers of the policy that only report would have refused."""
+    """Refusals by layers of the policy that only report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Grants:
     allowed_tools: bool = False
     execute_code: bool = False
     scripts: frozenset[tuple[str, str]] = frozenset()
-    """What scripts may do in the sandbox: pairs of a script's path and `run`, `read:PATH`, `net:HOST` and
+    """Permissions of scripts in the sandbox: pairs of a script's path and `run`, `read:PATH`, `net:HOST` and
     so on. It gives nothing outside of the sandbox."""
 
 

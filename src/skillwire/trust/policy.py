@@ -50,7 +50,7 @@ _ORDER: Final = tuple(LayerKind)
 
 
 class Permission(IntEnum):
-    """What a tool or a script may be granted, the strictest first."""
+    """The most that a tool or a script may be granted, the strictest first."""
 
     NEVER = 0
     SANDBOX_ONLY = 1
@@ -157,7 +157,7 @@ class PolicyLayer:
 
     @property
     def title(self) -> str:
-        """What a refusal calls it."""
+        """Return its name in a refusal."""
         return self.name or f"of the {self.kind.value} ({self.place})"
 
     def signers_of(self, name: str) -> frozenset[str]:
@@ -181,14 +181,14 @@ class Subject:
     sources: tuple[str, ...]
     """Every true name of the place that it comes from, such as `https://docs.example.org/mcp`."""
     seen: ResourceSet = frozenset()
-    """What was retrieved of a dynamic skill."""
+    """The files retrieved of a dynamic skill."""
     signature: SignatureVerdict | None = None
     """Who signed it; `None` if that has not been checked, in which case it is not decided by it."""
     team: tuple[TeamApproval, ...] = ()
     """The signed approvals of exactly these files, from this source."""
 
     def names(self, layer: PolicyLayer) -> list[str]:
-        """What the patterns of a layer are compared with: each place, with the path of the skill in it."""
+        """Return the names that a layer's patterns match: each source with the skill's path in it."""
         path = _skill_path(self.entry)
         names = [f"{source}/{path}" for source in self.sources]
         for name, address in layer.registries:
@@ -252,7 +252,7 @@ class Policy:
         return min(found, key=_rank) if found else None
 
     def reported(self, subject: Subject) -> tuple[Refusal, ...]:
-        """What the layers that only report would refuse."""
+        """Return the refusals of the layers that only report."""
         judged = (judge(layer, subject) for layer in self.layers if layer not in self.enforced)
         return tuple(found for found in judged if found is not None)
 
@@ -272,7 +272,7 @@ class Policy:
         return tuple(found)
 
     def limit(self, grants: Grants, subject: Subject) -> Grants:
-        """What is left of grants: never more than each layer permits and its teams granted."""
+        """Return what is left of grants: never more than each layer permits and its teams granted."""
         for layer in self.enforced:
             if layer.by and USER not in layer.by:
                 given = [one.grants for _, one in _by_team(layer, subject)]

@@ -300,7 +300,7 @@ def _is_signed_by(bundle: SignatureBundle, key: EllipticCurvePublicKey) -> bool:
 
 
 def _pae(payload: bytes) -> bytes:
-    """What DSSE signs: the payload type and the payload, each preceded by its length."""
+    """Return the bytes that DSSE signs: the payload type and the payload, each preceded by its length."""
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode("ascii"), len(payload), payload)
 
 

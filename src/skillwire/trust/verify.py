@@ -480,7 +480,7 @@ class DirectoryView:
 
     @property
     def remark(self) -> str:
-        """What to tell the user if the skill no longer matches its entry; otherwise empty."""
+        """Return the warning for the user if the skill no longer matches its entry; otherwise empty."""
         return CHANGED if self.unlisted or self.missing else ""
 
 
@@ -500,7 +500,7 @@ def listed_children(entry: CheckedEntry, directory: SkillUri) -> DirectoryView:
 
 
 def filter_directory(entry: CheckedEntry, directory: SkillUri, children: Iterable[Child]) -> DirectoryView:
-    """What may be shown of a server's response to a directory read of a held skill."""
+    """Return what may be shown of a server's response to a directory read of a held skill."""
     root = skill_root(entry.uri)
     listed = {child.uri: child for child in listed_children(entry, directory).children}
     kept: dict[SkillUri, ListedChild] = {}

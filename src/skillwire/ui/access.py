@@ -45,7 +45,7 @@ _ROOT: Final = re.compile(r"/[A-Za-z0-9_-]{32}(?=/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What to tell the person on the next page, and the approval that they can undo there."""
+    """A message for the person on the next page, and the approval that they can undo there."""
 
     text: str
     is_problem: bool = False
@@ -54,7 +54,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class OneSkill:
-    """What the link of a gateway's caller opens: one skill, for that caller alone to decide about."""
+    """The scope of a link of a gateway's caller: one skill, for that caller alone to decide about."""
 
     caller: str
     label: str
@@ -68,14 +68,14 @@ class BrowserSession:
     root: str
     """The path that its pages are below, such as `/s3cr3t`."""
     form_token: str
-    """What its forms carry, so that no other site can send one in its name."""
+    """The token that its forms carry, so that no other site can send one in its name."""
     used_at: float
     """When it was last used, by the clock of `PageAccess`. It ends when it was not used for
     `SESSION_SECONDS`."""
     only: OneSkill | None = None
     """The one skill that it may see; `None` for everything."""
     notice: Notice | None = None
-    """What to tell the person on the next page, once."""
+    """The message for the person on the next page, once."""
     _opened: dict[str, None] = field(default_factory=dict[str, None])
 
     def note_opened(self, digest: str) -> None:
@@ -96,7 +96,7 @@ class PageAccess:
     """The allowed values of `Host`, with the port."""
     clock: Callable[[], float]
     tokens: Callers | None = None
-    """What opens a session besides a link, for a page that can be reached from other machines."""
+    """Tokens that open a session besides a link, for a page that can be reached from other machines."""
     _links: dict[bytes, tuple[float, OneSkill | None]] = field(
         default_factory=dict[bytes, "tuple[float, OneSkill | None]"]
     )

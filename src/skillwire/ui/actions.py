@@ -140,14 +140,14 @@ def _named(visit: Visit) -> tuple[str, str]:
 
 
 def _grants(visit: Visit) -> Grants:
-    """What the boxes of a form grant."""
+    """Return the grants of a form's boxes."""
     return Grants(
         allowed_tools=bool(visit.form.get("allow_tools")), execute_code=bool(visit.form.get("allow_code"))
     )
 
 
 def _report_notice(report: InstallReport) -> Notice:
-    """What happened to installed skills, in one line."""
+    """Return what happened to installed skills, in one line."""
     parts = [
         f"{words}: {', '.join(names)}."
         for words, names in (

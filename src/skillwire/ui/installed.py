@@ -100,7 +100,7 @@ class Update:
 
     @property
     def carried(self) -> Grants:
-        """What is granted without asking, because the previous version had it."""
+        """Return the grants that need no question, because the previous version had them."""
         return self.candidate.skill.powers.grants_after(self.before.powers if self.before else None)
 
     @property
@@ -154,7 +154,7 @@ class InstalledSkills:
         return sum(one.freshness is Freshness.OUTDATED for one in checks)
 
     async def propose(self, scope: str, name: str) -> Update | None:
-        """What the source of a skill has now; `None` when that is what is pinned."""
+        """Return the update of a skill at its source; `None` when that is what is pinned."""
 
         async def action(tool: Installer) -> Update | None:
             proposal = await tool.propose_updates([name])

@@ -122,12 +122,12 @@ class Overview:
         return tuple(self._asked.get((review.skill.origin.label, review.skill.uri), ()))
 
     def waiting(self, origin: str = "") -> list[SkillReview]:
-        """What the user has to decide about: what was asked for, what changed, what is new."""
+        """Return the skills to decide about: what was asked for, what changed, what is new."""
         found = [one for one in self.reviews() if one.waits and origin in ("", one.skill.origin.label)]
         return sorted(found, key=lambda one: (not self.asked_by(one), _ORDER[one.status.state]))
 
     def not_yet_waiting(self) -> list[str]:
-        """What is neither decided nor in the inbox, in words: there is nothing to decide about yet."""
+        """Return what is neither decided nor in the inbox, in words: there is nothing to decide about yet."""
         unchecked = sum(one.skill.enabled and one.status.reason == UNCHECKED for one in self.reviews())
         return [f"The signatures of {counted(unchecked, 'skill')} are being checked."] if unchecked else []
 

@@ -66,7 +66,7 @@ class Pages:
         self._layout = layout
 
     async def inbox(self, visit: Visit) -> Response:
-        """What needs a decision."""
+        """Show what needs a decision."""
         await self._overview.prepare()
         chosen = visit.query("from")
         page = paged(self._overview.waiting(chosen), visit.number("page"), _INBOX_ROWS)
@@ -175,7 +175,7 @@ class Pages:
         )
 
     async def diff(self, visit: Visit) -> Response:
-        """What changed in a skill since it was approved, or since a stored version."""
+        """Show what changed in a skill since it was approved, or since a stored version."""
         item = await self.item(visit)
         split = visit.query("view") != "unified"
         chosen = visit.query("with")
@@ -372,7 +372,7 @@ class StatusPages:
         )
 
     async def installed(self, visit: Visit) -> Response:
-        """What is pinned, its state on disk, and what its sources have."""
+        """Show the pinned skills, their state on disk, and what their sources have."""
         scopes = await self._installed.scopes()
         return self._layout.render(
             visit,
@@ -394,7 +394,7 @@ class StatusPages:
         )
 
     async def update(self, visit: Visit) -> Response:
-        """What the source of an installed skill has now, before it is installed."""
+        """Show what the source of an installed skill has now, before it is installed."""
         scope, name = visit.query("scope"), visit.query("name")
         update = await self._installed.propose(scope, name)
         files = await to_thread.run_sync(
@@ -412,7 +412,7 @@ class StatusPages:
         )
 
     async def audit(self, visit: Visit) -> Response:
-        """What a gateway did for its callers, the latest first."""
+        """Show what a gateway did for its callers, the latest first."""
         rows = await to_thread.run_sync(read_audit, self._audit_log) if self._audit_log else []
         query = visit.query("q").strip().casefold()
         if query:

@@ -46,7 +46,7 @@ class Templates:
 
 
 class Layout:
-    """What all pages of a session have around them: the navigation with its counts, and a notice."""
+    """The frame of all pages of a session: the navigation with its counts, and a notice."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ class Incoming:
 
 @dataclass(slots=True)
 class Unsolicited:
-    """What a server sent besides answers, as much of it as a report needs."""
+    """Messages of a server besides answers, as much of them as a report needs."""
 
     incoming: list[Incoming] = field(default_factory=list[Incoming])
     stray_output: list[str] = field(default_factory=list[str])

@@ -427,7 +427,7 @@ class AppChannel:
 
 
 def _receiver(first: Message, event: anyio.Event, last: Message) -> Callable[[], Awaitable[Message]]:
-    """What an application receives: one message at once, the other after the event."""
+    """Return the `receive` of an application: one message at once, the other after the event."""
     waiting = [first]
 
     async def receive() -> Message:

@@ -359,7 +359,7 @@ def check_content(seen: Observations) -> Iterator[Violation]:
 
 
 def check_profile(profile: Profile, seen: Observations) -> Iterator[Violation]:
-    """What the consumer of a profile demands beyond the extension."""
+    """Check what the consumer of a profile demands beyond the extension."""
     skills = {entry.place: _sizes(entry) for entry in seen.entries}
     for demand in unmet_demands(profile, skills):
         yield Violation(f"PROFILE/{demand.rule}", demand.message, demand.skill, fix=demand.fix)

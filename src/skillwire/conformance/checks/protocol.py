@@ -154,7 +154,7 @@ def _envelope(answers: Iterable[Answer]) -> Iterator[Violation]:
 def envelope_violations(
     answer: Answer, *, result_type: str, ttl: str = "", scope: str = ""
 ) -> Iterator[Violation]:
-    """What a result of 2026-07-28 says about itself: whether it is complete, and how long it is fresh."""
+    """Check the envelope of a result of 2026-07-28: whether it is complete, how long it is fresh."""
     result = answer.result or {}
     where = shown_uri(answer.about)
     if result.get("resultType") != "complete":

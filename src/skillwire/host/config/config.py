@@ -81,7 +81,7 @@ class HostConfig:
     project_directories: tuple[Path, ...] = ()
     """Those of a trusted project's file: their skills are the project's, not the user's."""
     problems: tuple[str, ...] = ()
-    """What was left out of the files, and why, where everything else still works."""
+    """Settings left out of the files, and why, where everything else still works."""
     style: str = ""
     default_directories: bool = True
     disabled: tuple[str, ...] = ()
@@ -439,7 +439,7 @@ def _of_the_user_alone(
 
 
 def _profiles(files: list[ConfigText], name: str | None, issues: list[Issue]) -> list[ProfileText]:
-    """What each file says about the wanted profile."""
+    """Return what each file says about the selected profile."""
     if name is None:
         return [file.profiles[_DEFAULT] for file in files if _DEFAULT in file.profiles]
     found = [file.profiles[name] for file in files if name in file.profiles]

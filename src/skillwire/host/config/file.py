@@ -163,7 +163,7 @@ class ConfigWatch:
     """Where the configuration of a host comes from. Its methods use files: call them in a thread."""
 
     loaded: HostConfig
-    """What the files said when the host was made, at `loaded_stamp`."""
+    """The configuration when the host was made, at `loaded_stamp`."""
     loaded_stamp: Stamp
     load: Callable[[], HostConfig]
     """Everything that the files say now; a `SkillwireError` when they cannot be read."""
@@ -177,12 +177,12 @@ class ConfigWatch:
     """Whether those where agents keep skills are used, unless a file says not to."""
 
     def stamp(self) -> Stamp:
-        """What tells one state of the files from another, without reading them."""
+        """Return a stamp that differs for each state of the files, without reading them."""
         return _stamp(self.files)
 
     def without_project(self, before: HostConfig) -> HostConfig | None:
-        """What stays of an earlier configuration when the files cannot be read: nothing of a project whose
-        file is not the trusted one any more. `None` when everything stays.
+        """Return what stays of an earlier configuration when the files cannot be read: nothing of a project
+        whose file is not the trusted one any more. `None` when everything stays.
         """
         if self.project is None or is_trusted_now(self.project):
             return None
@@ -205,8 +205,8 @@ def watch_config(
     profile: str | None = None,
     unsafe_trust_project: bool = False,
 ) -> ConfigWatch:
-    """What `load_config` says with the same arguments, now and later. The record of the user's trust is among
-    the files.
+    """Return the configuration that `load_config` gives with the same arguments, now and later. The record of
+    the user's trust is among the files.
     """
 
     def load() -> HostConfig:

@@ -294,7 +294,7 @@ def _fingerprint(*parts: str) -> str:
 
 
 def _bare_url(url: str) -> str:
-    """What identifies a server in a URL: no user, no fragment, no parameter that looks like a credential."""
+    """Return a server's URL without user, fragment, and parameters that look like credentials."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     try:
@@ -318,7 +318,7 @@ _INNER_SERVERS: Final = ("low_level", "_lowlevel_server", "_mcp_server")
 
 
 def _server_object(given: object) -> object:
-    """What a client connects to: a low-level server, also one inside a `SkillServer` or FastMCP server.
+    """Return the low-level server to connect to, also of a `SkillServer` or FastMCP server.
 
     A transport of the SDK, which is an asynchronous context manager, is taken as it is.
     """

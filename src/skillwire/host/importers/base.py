@@ -1,4 +1,4 @@
-"""What the importers of all clients share: pure, from the values of a file to servers.
+"""Shared by the importers of all clients: pure, from the values of a file to servers.
 
 What cannot be said in `skillwire.toml`, or would be weaker there, is skipped with the reason. A client's own
 way to write a variable becomes ours; a text that only looks like a variable stays what it is. What a client
@@ -62,7 +62,7 @@ class ImportedServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileContents:
-    """What one file of a client says. What it disables is disabled for the servers of all its files."""
+    """The servers and switches of one file of a client. It can disable servers of its other files."""
 
     servers: tuple[ImportedServer, ...] = ()
     off: frozenset[str] = frozenset()

@@ -38,7 +38,7 @@ class FoundServer:
     """Every file that names it, the user's own first."""
     server: ImportedServer
     also: tuple[str, ...] = ()
-    """What other clients call it."""
+    """Other clients' names for it."""
 
     @property
     def file(self) -> Path:
@@ -54,7 +54,7 @@ class FoundServer:
 
     @property
     def switches(self) -> tuple[str, ...]:
-        """What its clients disable or restrict, which stays so here."""
+        """Return what its clients disable or restrict, which stays so here."""
         server, found = self.server, list[str]()
         if not server.skills:
             found.append("its skills stay disabled")

@@ -1,4 +1,4 @@
-"""What the files of each client say: pure functions from the values of a file to servers.
+"""Readers of each client's files: pure functions from the values of a file to servers.
 
 Each client has its own keys and its own way to write variables. `client_files` has the reader of each file.
 """

@@ -79,7 +79,7 @@ class SkillFields:
     when_to_use: str = ""
     paths: tuple[str, ...] = ()
     argument_hint: str = ""
-    """What a user can type after its slash command."""
+    """Arguments that a user can type after its slash command."""
     disable_model_invocation: bool = False
     """Whether only users may load it: the model does not see it."""
     user_invocable: bool = True
@@ -488,7 +488,7 @@ class Style:
     mentioned: Callable[[str, Sequence[HostSkill]], Sequence[HostSkill]] = dollar_mentions
     """The skills that a user's message names with a marker such as `$`, each once, in order."""
     mention: Callable[[HostSkill], str] = _LOAD_CALL
-    """What tells a model to load a server's skill that the user mentioned."""
+    """Return the text that tells a model to load a server's skill that the user mentioned."""
 
     # Tools
     tools: tuple[ToolSpec, ...]

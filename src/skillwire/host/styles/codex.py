@@ -69,7 +69,7 @@ def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
 
 
 def mention(skill: HostSkill) -> str:
-    """What tells a model to load a server's skill that the user mentioned."""
+    """Return the text that tells a model to load a server's skill that the user mentioned."""
     return f"call {call(skill)}"
 
 

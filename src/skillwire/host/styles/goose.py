@@ -44,7 +44,7 @@ _SERVERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """What `load_skill` was asked for: a skill, or a file of one."""
+    """The argument of `load_skill`, resolved: a skill, or a file of one."""
 
     name: str
     path: str = ""
@@ -81,7 +81,7 @@ def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
 
 
 def target(text: str, known: Callable[[str], bool]) -> LoadTarget:
-    """What a name refers to. The whole text is tried first, then the longest prefix that is a name."""
+    """Resolve a name. The whole text is tried first, then the longest prefix that is a name."""
     if looks_like_uri(text):
         raise _refused(f"{shown(text)} is a URI", f"read it with {RESOURCE_TOOL}")
     segments = unquote(text).replace("\\", "/").split("/")

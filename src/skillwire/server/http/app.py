@@ -175,7 +175,7 @@ _VERSION: Final = ERA.encode("ascii")
 
 
 class RequestHead(NamedTuple):
-    """What the headers of an eligible request require of its body."""
+    """The requirements that the headers of an eligible request set for its body."""
 
     length: int
     method: bytes

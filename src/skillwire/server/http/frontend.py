@@ -74,7 +74,7 @@ class ServiceStatus:
     """Whether it can serve requests now. It may take long: it is asked once a second at most, and its answer
     has a time limit."""
     health: Callable[[], Awaitable[Mapping[str, object]]]
-    """What works and what does not."""
+    """The health report: what works and what does not."""
     gauges: Callable[[], Awaitable[Gauges]]
 
 

@@ -103,7 +103,7 @@ _READ_ONLY: Final[JsonObject] = {"readOnlyHint": True, "openWorldHint": False}
 
 @dataclass(frozen=True)
 class _Derived:
-    """What is derived from one catalog."""
+    """Values derived from one catalog."""
 
     names: SkillNames
     tools: tuple[JsonObject, ...]

@@ -1,4 +1,4 @@
-"""What the author of invalid YAML most likely meant, and what to type instead.
+"""Hints about invalid YAML: what its author most likely meant, and what to type instead.
 
 libyaml often points past the mistake, so the diagnosis uses the text of the line and a few words of the
 parser's message.

@@ -1,4 +1,4 @@
-"""What authors do with a directory of skills: sign them, and lint them as they would be served."""
+"""Tools for the author of a directory of skills: sign them, and lint them as they would be served."""
 
 from __future__ import annotations
 

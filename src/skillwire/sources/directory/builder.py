@@ -76,7 +76,7 @@ class MeasuredSkill:
 
 
 class SkillBuilder:
-    """What has been found of a skill so far. `opened` is its directory, held open while it is built; `held`
+    """A skill as far as it has been read. `opened` is its directory, held open while it is built; `held`
     are directories inside it that are held open until it is finished, so that none is opened twice."""
 
     # No dataclass: there are many, and typed factories for so many lists take their time.
