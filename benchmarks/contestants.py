@@ -12,12 +12,7 @@ _HERE: Final = Path(__file__).parent
 # The npm peers are pinned, installed and started by what the interop tests use.
 sys.path.append(str(_HERE.parent / "tests"))
 
-from interop.peers import (  # noqa: E402 # pyright: ignore[reportMissingImports]
-    NodeMissing,
-    Peers,
-    find_node,
-    install,
-)
+from interop.peers import NodeMissing, Peers, find_node, install  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 SKILLWIRE: Final = "skillwire"
 PLAIN: Final = "plain"

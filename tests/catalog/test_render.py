@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sample_entries import DEMO, LOCAL, OTHER, loaded, make_entry, read
-from skillwire.catalog import (
-    CatalogText,
-    HostSkill,
-    SkillTable,
-    render_catalog,
-    render_file,
-    render_skill,
-)
+from skillwire.catalog import CatalogText, HostSkill, SkillTable, render_catalog, render_file, render_skill
 from skillwire.catalog.render import is_for_models, render_found
 from skillwire.limits import Limits
 from skillwire.skill import SkillEntry, parse_uri

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from install.samples import locked
-from skillwire.clients import (
-    BaseDirectories,
-    Scope,
-    agents,
-    detect_agents,
-    find_agents,
-    shares_canonical,
-)
+from skillwire.clients import BaseDirectories, Scope, agents, detect_agents, find_agents, shares_canonical
 from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
 from skillwire.install import InstallState, LockedSkill, Pin, Powers
 from skillwire.install.foreign_locks import ForeignSkill, is_foreign_lock, parse_foreign_lock

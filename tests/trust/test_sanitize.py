@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.text import (
-    Cleaned,
-    clean_line,
-    clean_text,
-    escape_markdown,
-    escape_xml,
-    safe_line,
-    safe_text,
-)
+from skillwire.text import Cleaned, clean_line, clean_text, escape_markdown, escape_xml, safe_line, safe_text
 
 HOSTILE = st.sampled_from(
     "\x00\x07\x08\x0b\x0c\r\n\t\x1b\x7f\x85\x9b\xa0\xad\u034f\u061c\u115f\u200b\u200c\u200d\u200e\u202e\u2028\u2029"

@@ -27,15 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from skillwire.access.identity import (
-    LOCAL,
-    NAME,
-    BearerIdentity,
-    Caller,
-    Credential,
-    Headers,
-    token_digest,
-)
+from skillwire.access.identity import LOCAL, NAME, BearerIdentity, Caller, Credential, Headers, token_digest
 from skillwire.documents import DocumentError, read_toml
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import RereadFile, read_regular, unreadable

@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillwire.adapters.calls import (
-    CallQuestion,
-    all_tools,
-    ask_or_call,
-    field,
-    refused,
-    server_tools_of,
-)
+from skillwire.adapters.calls import CallQuestion, all_tools, ask_or_call, field, refused, server_tools_of
 from skillwire.host import SkillHost, Tool
 from skillwire.lazy import missing_package
 

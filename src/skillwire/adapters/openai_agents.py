@@ -14,14 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from skillwire.adapters.calls import (
-    CallQuestion,
-    all_tools,
-    ask_or_call,
-    field,
-    question_about,
-    refused,
-)
+from skillwire.adapters.calls import CallQuestion, all_tools, ask_or_call, field, question_about, refused
 from skillwire.host import ServerTool, SkillHost, Tool
 from skillwire.lazy import missing_package
 

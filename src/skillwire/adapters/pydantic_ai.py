@@ -10,13 +10,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from skillwire.adapters.calls import (
-    CallQuestion,
-    all_tools,
-    ask_or_call,
-    field,
-    server_tools_of,
-)
+from skillwire.adapters.calls import CallQuestion, all_tools, ask_or_call, field, server_tools_of
 from skillwire.host import SkillHost, Tool
 from skillwire.lazy import missing_package
 

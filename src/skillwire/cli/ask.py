@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -189,29 +185,3 @@ async def _show_text(screen: Screen, request: ApprovalRequest) -> None:
         screen.line((f"──── {shown_path(file.path)} of {request.skill.handle}; shown, not loaded", "bold"))
         remark = screen.quoted(file.text or f"(binary, {human_size(len(file.data))})")
         screen.line((f"──── {remark}" if remark else "────", "bold"))
-
-
-def drop_typed_ahead() -> None:
-    """Discard what was typed before the question was shown: it is not an answer to it."""
-    with suppress(ImportError, OSError, ValueError):
-        import termios
-
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-
-
-async def read_line() -> str:
-    """A line of standard input, read in a thread that is not waited for: Ctrl-C ends the question at once."""
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[str] = loop.create_future()
-
-    def settle(line: str) -> None:
-        if not answered.done():
-            answered.set_result(line)
-
-    def read() -> None:
-        line = sys.stdin.readline()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, line)
-
-    threading.Thread(target=read, daemon=True).start()
-    return await answered

@@ -146,16 +146,14 @@ def flag(spec: str, help: str, *, field: str = "", default: bool = False) -> Opt
     return option._replace(off=f"--no-{option.name.removeprefix('--')}") if default else option
 
 
-def text(
-    spec: str,
-    help: str,
-    *,
-    field: str = "",
-    many: bool = False,
-    completion: Completion = "",
-) -> Option:
-    default = () if many else None
-    return _option("text", spec, help, field=field, many=many, default=default, completion=completion)
+def text(spec: str, help: str, *, field: str = "", completion: Completion = "") -> Option:
+    return _option("text", spec, help, field=field, default=None, completion=completion)
+
+
+def texts(spec: str, help: str, *, field: str = "", completion: Completion = "") -> Option:
+    """An option that can be repeated; its value is a tuple."""
+    help = f"{help} Repeatable."
+    return _option("text", spec, help, field=field, many=True, default=(), completion=completion)
 
 
 def path(spec: str, help: str, *, field: str = "", many: bool = False) -> Option:
@@ -224,17 +222,13 @@ ON_SERVER: Final = text(
     "--on SERVER", "The server to take the skill from. No other server is contacted.", completion="server"
 )
 HOST_OPTIONS: Final = (
-    text(
-        "--server NAME=PLACE",
-        "Also use this MCP server: NAME=URL or 'NAME=command args'. Repeatable.",
-        field="servers",
-        many=True,
+    texts(
+        "--server NAME=PLACE", "Also use this MCP server: NAME=URL or 'NAME=command args'.", field="servers"
     ),
-    text(
+    texts(
         "--dir [NAME=]PATH",
-        "Also use this directory of skills, shown under NAME. Repeatable.",
+        "Also use this directory of skills, shown under NAME.",
         field="directories",
-        many=True,
         completion="directory",
     ),
     flag(

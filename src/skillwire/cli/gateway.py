@@ -9,19 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from skillwire.cli import running
 from skillwire.cli.host_options import HostOptions
 from skillwire.cli.output import counted, info, printable, write
 from skillwire.cli.parser import UsageError
-from skillwire.cli.running import (
-    ServingOptions,
-    http_limits,
-    listen_address,
-    log_to_stderr,
-    read_instructions,
-    refuse_without_http,
-    run_until_signal,
-    serve_http,
-)
 from skillwire.errors import SourceError
 
 if TYPE_CHECKING:
@@ -34,7 +25,7 @@ _HOW = "--tokens or --token-file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions(ServingOptions):
+class RunOptions(running.ServingOptions):
     """The options of `gateway run`, as they were given."""
 
     options: HostOptions
@@ -55,14 +46,14 @@ def run(**given: Any) -> None:
         from skillwire.consent import require_person
 
         require_person("opening the review page", page=False)
-    log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log)
+    running.log_to_stderr(as_json=options.log_format == "json", access_log=options.access_log)
     callers = _callers(options)
     address = None
     if options.http is not None:
-        address = listen_address(
+        address = running.listen_address(
             options.http, has_token=callers is not None, unsafe_no_auth=options.unsafe_no_auth, how=_HOW
         )
-    instructions = read_instructions(options.instructions)
+    instructions = running.read_instructions(options.instructions)
     from skillwire.gateway import Gateway
 
     host_options = _host_options(options)
@@ -81,7 +72,7 @@ def run(**given: Any) -> None:
             info(f"Gateway to {what} over stdio")
             if os.isatty(0):
                 info("An MCP client is meant to start this: `skillwire gateway install CLIENT` sets one up")
-            run_until_signal(gateway.run_stdio, on_hangup=audit.reopen if audit else None)
+            running.run_until_signal(gateway.run_stdio, on_hangup=audit.reopen if audit else None)
             return
         from skillwire.server import HttpServer
         from skillwire.server.http.server import listen
@@ -98,7 +89,7 @@ def run(**given: Any) -> None:
         if page is not None:
             info(f"Review page, a link for you that works once: {page.link()}")
         on_hangup = audit.reopen if audit else None
-        serve_http(http, frontend, metrics=options.metrics, limits=limits, on_hangup=on_hangup)
+        running.serve_http(http, frontend, metrics=options.metrics, limits=limits, on_hangup=on_hangup)
 
 
 @contextmanager
@@ -154,7 +145,7 @@ class _Page:
 def _check(options: RunOptions) -> None:
     """Refuse options that contradict each other or do nothing: requested protection must be there."""
     if options.http is None:
-        refuse_without_http(options, "tokens", "ui")
+        running.refuse_without_http(options, "tokens", "ui")
     if options.ui_url and not options.ui:
         raise UsageError("--ui-url needs --ui: add it, or leave both out")
     if options.tokens and options.token_file:
@@ -228,7 +219,7 @@ def _server_options(options: RunOptions) -> ServerOptions:
         ttl_ms=round(options.ttl * 1000),
         page_size=options.page_size,
         legacy_features=LegacyFeatures(tools=options.tools, prompts=options.prompts),
-        limits=http_limits(options),
+        limits=running.http_limits(options),
     )
 
 
@@ -267,7 +258,7 @@ def _callers(options: RunOptions) -> Callers | None:
     from skillwire.access import CallerFile
     from skillwire.cli.serve import token_callers
 
-    limits = http_limits(options)
+    limits = running.http_limits(options)
     if options.tokens is not None:
         return CallerFile(options.tokens, limits=limits)
     return None if options.http is None else token_callers(options.token_file, limits)

@@ -127,7 +127,7 @@ async def _sign_in(
     port: int,
     wait_seconds: float,
 ) -> Login | None:
-    from skillwire.cli.ask import read_line
+    from skillwire.consent.ask import read_line
     from skillwire.host.login_flow import Browser, listening, redirect_uri, sign_in
 
     by_hand = paste or not has_browser(os.environ, sys.platform)
@@ -154,7 +154,7 @@ async def _sign_in(
         async def wait() -> str:
             if listener is not None:
                 return await listener.wait(wait_seconds)
-            line = await read_line()
+            line = await read_line(sys.stdin)
             if not line.strip():
                 raise SourceError("no address was pasted: run the command again")
             return line

@@ -102,15 +102,7 @@ def publish(
 
 
 def _published(done: Published) -> dict[str, object]:
-    return {
-        "skill": f"{done.namespace}/{done.name}",
-        "version": done.version,
-        "set_digest": done.set_digest,
-        "signer": done.signer or None,
-        "is_new": done.is_new,
-        "channel": done.channel,
-        "listed": done.listed,
-    }
+    return {"skill": f"{done.namespace}/{done.name}", **done.as_json()}
 
 
 def _show_outcome(outcome: PublishResult, *, promote: bool) -> None:

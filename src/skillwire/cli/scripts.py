@@ -124,15 +124,7 @@ def run(
         )
         outcome = result.outcome
         if log is not None:
-            log.write(
-                result.skill,
-                script=path,
-                grants=[str(one) for one in result.grants],
-                exit_code=outcome.exit_code,
-                ended=outcome.ended,
-                seconds=round(outcome.seconds, 3),
-                bytes=outcome.output_bytes + outcome.network_bytes,
-            )
+            log.write(result.skill, **result.audit_fields())
         if as_json:
             show_json(result_json(result))
         else:

@@ -282,9 +282,9 @@ def without_secrets(
     """
     import sys
 
-    from skillwire.cli.ask import drop_typed_ahead
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen
+    from skillwire.consent.ask import forget_typed_ahead
     from skillwire.host.config.secrets import with_variables
 
     changed, secrets = with_variables(name, place)
@@ -299,7 +299,7 @@ def without_secrets(
         )
         if asking and sys.stdin.isatty() and sys.stderr.isatty():
             names = ", ".join(one.variable for one in secrets)
-            drop_typed_ahead()
+            forget_typed_ahead(sys.stdin)
             screen.line((f"Read it from {names} of your environment instead? ", "bold"), "[Y/n]")
             use_variables = sys.stdin.readline().strip().lower() in ("", "y", "yes")
         else:

@@ -126,9 +126,9 @@ async def _serve(
 
 async def _give_links(app: ReviewApp) -> None:
     """Print a new link whenever Enter is pressed."""
-    from skillwire.cli.ask import read_line
+    from skillwire.consent.ask import read_line
 
-    while await read_line():
+    while await read_line(sys.stdin):
         write(app.link())
 
 

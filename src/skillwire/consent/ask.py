@@ -164,10 +164,6 @@ class PersonTerminal:
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[str] = loop.create_future()
 
-        def settle(line: str) -> None:
-            if not answered.done():
-                answered.set_result(line)
-
         def read() -> str:
             try:
                 # A terminal gives whole lines, and no more than this of one.
@@ -175,16 +171,10 @@ class PersonTerminal:
             except (OSError, ValueError):  # The terminal is gone.
                 return ""
 
-        def read_in_thread() -> None:
-            line = self._answers.readline()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, line)
-
         try:
-            loop.add_reader(self._answers.fileno(), lambda: settle(read()))
+            loop.add_reader(self._answers.fileno(), lambda: _settle(answered, read()))
         except (NotImplementedError, PermissionError):  # A console of Windows, and a file in a test.
-            threading.Thread(target=read_in_thread, daemon=True).start()
-            return (await answered).strip().lower()
+            return (await read_line(self._answers)).strip().lower()
         try:
             return (await answered).strip().lower()
         finally:
@@ -192,16 +182,40 @@ class PersonTerminal:
 
     def forget_typed_ahead(self) -> None:
         """Discard what was typed before a question is shown: it is no answer to it."""
-        with suppress(ImportError, OSError, ValueError):
-            if sys.platform == "win32":
-                import msvcrt
+        forget_typed_ahead(self._answers)
 
-                while msvcrt.kbhit():
-                    msvcrt.getwch()
-            else:
-                import termios
 
-                termios.tcflush(self._answers.fileno(), termios.TCIFLUSH)
+def forget_typed_ahead(answers: TextIO) -> None:
+    """Discard what was typed at a terminal before a question is shown: it is no answer to it."""
+    with suppress(ImportError, OSError, ValueError):
+        if sys.platform == "win32":
+            import msvcrt
+
+            while msvcrt.kbhit():
+                msvcrt.getwch()
+        else:
+            import termios
+
+            termios.tcflush(answers.fileno(), termios.TCIFLUSH)
+
+
+async def read_line(answers: TextIO) -> str:
+    """Read a line in a thread that is not waited for: Ctrl-C ends the question at once."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        line = answers.readline()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, answered, line)
+
+    threading.Thread(target=read, daemon=True).start()
+    return await answered
+
+
+def _settle(answered: asyncio.Future[str], line: str) -> None:
+    if not answered.done():
+        answered.set_result(line)
 
 
 def open_terminal(platform: str = sys.platform) -> PersonTerminal | None:

@@ -115,17 +115,10 @@ class CallerScripts:
             raise self._refused(entry, f"needs packages for {path}, which its user has not installed")
         # 3.
         outcome, written = await run_plan(plan, contents, files)
-        result = ScriptResult(skill=offer.skill, script=path, outcome=outcome, files=written)
-        self._record(
-            "run",
-            offer,
-            script=path,
-            grants=[str(one) for one in plan.grants],
-            exit_code=outcome.exit_code,
-            ended=outcome.ended,
-            seconds=round(outcome.seconds, 3),
-            bytes=outcome.output_bytes + outcome.network_bytes,
+        result = ScriptResult(
+            skill=offer.skill, script=path, outcome=outcome, grants=plan.grants, files=written
         )
+        self._record("run", offer, **result.audit_fields())
         return fenced_result(result, self._limits, self._salt), bool(outcome.exit_code or outcome.ended)
 
     def _granted(self, offer: Offer, entry: SkillEntry, path: str) -> frozenset[Grant] | None:

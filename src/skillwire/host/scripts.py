@@ -111,6 +111,17 @@ class ScriptResult:
     def has_network(self) -> bool:
         return any(grant.kind is GrantKind.NET for grant in self.grants)
 
+    def audit_fields(self) -> dict[str, object]:
+        """Return the run as the fields of a line of an audit log."""
+        return {
+            "script": self.script,
+            "grants": [str(grant) for grant in self.grants],
+            "exit_code": self.outcome.exit_code,
+            "ended": self.outcome.ended,
+            "seconds": round(self.outcome.seconds, 3),
+            "bytes": self.outcome.output_bytes + self.outcome.network_bytes,
+        }
+
 
 class Scripts:
     """The scripts of one host: `host.scripts`."""

@@ -14,13 +14,7 @@ from typing import Protocol, TypeAlias
 import anyio
 
 from skillwire.clients import CANONICAL_TARGET, Scope
-from skillwire.errors import (
-    RefusedByPolicy,
-    SkillNotFound,
-    SkillwireError,
-    SourceError,
-    VerificationError,
-)
+from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError, SourceError, VerificationError
 from skillwire.host.policies import current_policy
 from skillwire.install.apply import InstallReport, StepResult, make_report
 from skillwire.install.candidates import (

@@ -202,14 +202,20 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
         await self.refuse(scope, send, NO_TOKEN)
         return True
 
+    async def _refuse_write(self, caller: RegistryCaller, scope: Scope, send: Send) -> bool:
+        """Refuse a request that cannot write: another method than POST, or nobody who signed in."""
+        if scope["method"] != "POST":
+            await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"POST")])
+        elif not caller.credential:
+            await self.refuse(scope, send, NO_TOKEN)
+        else:
+            return False
+        return True
+
     async def _publish(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
         """Accept a manifest and some of its files. Respond with what is missing, or publish a complete
         version."""
-        if scope["method"] != "POST":
-            await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"POST")])
-            return
-        if not caller.credential:
-            await self.refuse(scope, send, NO_TOKEN)
+        if await self._refuse_write(caller, scope, send):
             return
         draft, contents = await self._parts(caller, scope, receive)
         if not caller.may(Role.READ, draft.namespace):
@@ -228,25 +234,12 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
             return
         done = await self._write(partial(self._publishing.publish, draft, by=caller.name))
         self._published += done.is_new
-        body = {
-            "namespace": done.namespace,
-            "name": done.name,
-            "version": done.version,
-            "set_digest": done.set_digest,
-            "signer": done.signer or None,
-            "is_new": done.is_new,
-            "channel": done.channel,
-            "listed": done.listed,
-        }
+        body = {"namespace": done.namespace, "name": done.name, **done.as_json()}
         await respond_json(scope, send, 201 if done.is_new else 200, body)
 
     async def _administrate(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a command of an administrator: a JSON object with `command` and `arguments`."""
-        if scope["method"] != "POST":
-            await respond(scope, send, 405, "Method Not Allowed\n", headers=[(b"allow", b"POST")])
-            return
-        if not caller.credential:
-            await self.refuse(scope, send, NO_TOKEN)
+        if await self._refuse_write(caller, scope, send):
             return
         body = await PeekedBody.read(receive, self._options.limits)
         try:

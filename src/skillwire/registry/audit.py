@@ -92,37 +92,30 @@ def record(connection: Connection, who: str, action: str, what: str, details: Js
 
 def read_audit(store: Store, *, writer: str = REGISTRY, after: int = 0) -> Iterator[AuditLine]:
     """Every line of a writer after a number, the oldest first."""
-    while True:
-        query = (
-            sa.select(audit)
-            .where(audit.c.writer == writer, audit.c.number > after)
-            .order_by(audit.c.number)
-            .limit(_BATCH)
-        )
-        with store.snapshot() as connection:
-            rows = connection.execute(query).all()
-        for row in rows:
-            yield _line(row)
-        if len(rows) < _BATCH:
-            return
-        after = rows[-1].number
+    query = sa.select(audit).where(audit.c.writer == writer, audit.c.number > after)
+    return _in_batches(store, query, audit.c.number)
 
 
 def read_gateways(store: Store) -> Iterator[AuditLine]:
     """Every line of all gateways, the oldest first."""
-    key = (audit.c.at, audit.c.writer, audit.c.number)
+    query = sa.select(audit).where(audit.c.writer != REGISTRY)
+    return _in_batches(store, query, audit.c.at, audit.c.writer, audit.c.number)
+
+
+def _in_batches(store: Store, query: sa.Select[Any, Any], *key: sa.Column[Any]) -> Iterator[AuditLine]:
+    """Every line that a query selects, ordered by a key; each batch is read in a transaction of its own."""
     last: tuple[Any, ...] | None = None
     while True:
-        query = sa.select(audit).where(audit.c.writer != REGISTRY).order_by(*key).limit(_BATCH)
+        batch = query.order_by(*key).limit(_BATCH)
         if last is not None:
-            query = query.where(sa.tuple_(*key) > sa.tuple_(*last))
+            batch = batch.where(sa.tuple_(*key) > sa.tuple_(*last))
         with store.snapshot() as connection:
-            rows = connection.execute(query).all()
+            rows = connection.execute(batch).all()
         for row in rows:
             yield _line(row)
         if len(rows) < _BATCH:
             return
-        last = (rows[-1].at, rows[-1].writer, rows[-1].number)
+        last = tuple(getattr(rows[-1], column.name) for column in key)
 
 
 def last_numbers(store: Store) -> dict[str, int]:

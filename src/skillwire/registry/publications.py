@@ -170,6 +170,17 @@ class Published:
     listed: str | None
     """The version that the channel points to now."""
 
+    def as_json(self) -> dict[str, object]:
+        """Return what is said of it besides its name, on a terminal and over HTTP."""
+        return {
+            "version": self.version,
+            "set_digest": self.set_digest,
+            "signer": self.signer or None,
+            "is_new": self.is_new,
+            "channel": self.channel,
+            "listed": self.listed,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:

@@ -21,13 +21,7 @@ from skillwire.server.library import Catalog, ServerOptions, cut_page
 from skillwire.server.results import INTERNAL_ERROR, SkillResults
 from skillwire.skill import DYNAMIC, SkillEntry
 from skillwire.sources import Validator
-from skillwire.wire import (
-    METHOD_GET,
-    METHOD_LIST,
-    METHOD_READ_DIRECTORY,
-    declaration_in,
-    entry_to_wire,
-)
+from skillwire.wire import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY, declaration_in, entry_to_wire
 
 V = TypeVar("V")
 # The approximate overhead of an entry beyond its key and value.

@@ -50,7 +50,7 @@ from skillwire.ui.actions import ReviewActions
 from skillwire.ui.installed import InstalledSkills
 from skillwire.ui.items import address
 from skillwire.ui.overview import Overview
-from skillwire.ui.pages import Pages, StatusPages
+from skillwire.ui.pages import Pages
 from skillwire.ui.rendering import MOST_STREAMS, Layout, Live, Templates
 
 if TYPE_CHECKING:
@@ -112,18 +112,17 @@ class ReviewApp:
         self._templates = Templates(asset_version=_asset_version())
         self._installed = installed = InstalledSkills(installers or {})
         layout = Layout(self._templates, self._overview, has_audit=audit_log is not None, hidden=hidden)
-        pages = Pages(host, self._overview, installed, layout, figures)
-        status = StatusPages(host, self._overview, installed, layout, audit_log=audit_log)
+        pages = Pages(host, self._overview, installed, layout, figures=figures, audit_log=audit_log)
         actions = ReviewActions(host, self._overview, self._live, installed)
         shown: dict[str, Handler] = {
             "/": pages.inbox,
             "/skills": pages.skills,
             "/skill": pages.skill,
             "/diff": pages.diff,
-            "/servers": status.servers,
-            "/installed": status.installed,
-            "/installed/update": status.update,
-            "/audit": status.audit,
+            "/servers": pages.servers,
+            "/installed": pages.installed,
+            "/installed/update": pages.update,
+            "/audit": pages.audit,
         }
         done: dict[str, Handler] = {
             "/approve": actions.approve,

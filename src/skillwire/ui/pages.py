@@ -57,13 +57,13 @@ class Pages:
         overview: Overview,
         installed: InstalledSkills,
         layout: Layout,
+        *,
         figures: Callable[[SkillHost, HostSkill], Awaitable[object | None]] | None = None,
+        audit_log: Path | None = None,
     ) -> None:
+        self._host, self._overview, self._installed, self._layout = host, overview, installed, layout
         self._figures = figures
-        self._host = host
-        self._overview = overview
-        self._installed = installed
-        self._layout = layout
+        self._audit_log = audit_log
 
     async def inbox(self, visit: Visit) -> Response:
         """Show what needs a decision."""
@@ -255,87 +255,6 @@ class Pages:
         except SkillwireError as error:
             return None, str(error)
 
-
-def _file_view(
-    item: SkillItem, file: VerifiedFile | None, *, root: str, first: int, column: int
-) -> dict[str, Any]:
-    """A file as raw text, and rendered if it is Markdown."""
-    text = file.text if file else None
-    part: Part | None = None
-    rendered: Markup | None = None
-    if file is not None and text is not None:
-        part = show_text(text, file.path, first=first, line_from=column)
-        if file.path.lower().endswith((".md", ".markdown")) and len(text) <= MOST_CHARS:
-            rendered = render_markdown(
-                text,
-                folder=file.path.rpartition("/")[0],
-                files={one.real_path for one in item.files},
-                link=lambda path: root + item.file_href(path),
-            )
-    return {"part": part, "rendered": rendered, "hidden": part.hidden if part else 0}
-
-
-def known_since(server: ServerState, entry: SkillEntry | None = None) -> str:
-    """Since when what is shown of a server is known to be so, in words."""
-    if server.listed_at is None:
-        return "not listed yet"
-    words = f"as of {server.listed_at:%H:%M:%S} UTC"
-    if entry is not None and entry.is_dynamic:
-        return f"{words}, checked when loaded"
-    again = f"listed again every {server.list_seconds:,.0f} s"
-    return f"{words}, {again}" + (", and the server tells of changes" if server.notifies else "")
-
-
-def _field(value: object) -> Markup | str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return reveal(text[:_FIELD_CHARS]) + ("…" if len(text) > _FIELD_CHARS else "") if text else "(empty)"
-
-
-def _installed_view(scope: str, one: InstalledSkill, item: SkillItem) -> dict[str, object]:
-    same = "this version" if one.skill.digest == item.digest else f"another version, {one.skill.digest[:19]}…"
-    return {"scope": scope, "words": f"{same}, {one.act.words}", "places": [str(path) for path in one.places]}
-
-
-def _decision_view(decision: Decision) -> dict[str, str]:
-    moment = decision.decided_at.replace("T", " ")[:16]
-    how = f"{decision.decided_how}, granted: {decision.grants}" if decision.grants else decision.decided_how
-    return {
-        "what": decision.decision,
-        "when": f"{moment} UTC" if moment else "",
-        "by": decision.decided_by,
-        "how": how,
-        "digest": f"{decision.digest[:19]}…" if decision.digest else "",
-    }
-
-
-_TONES: Final = {
-    ConnectionStatus.READY: "ok",
-    ConnectionStatus.FAILED: "bad",
-    ConnectionStatus.CONNECTING: "wait",
-}
-_AUDIT_BYTES: Final = 2 * 1024 * 1024
-"""How much of the end of an audit log is read."""
-_AUDIT_ROWS: Final = 100
-
-
-class StatusPages:
-    """Pages about where skills come from and where they are installed."""
-
-    def __init__(
-        self,
-        host: SkillHost,
-        overview: Overview,
-        installed: InstalledSkills,
-        layout: Layout,
-        *,
-        audit_log: Path | None = None,
-    ) -> None:
-        self._host = host
-        self._overview = overview
-        self._installed = installed
-        self._layout = layout
-        self._audit_log = audit_log
-
     async def servers(self, visit: Visit) -> Response:
         """Every server and directory: whether it works, its protocol, and what is wrong with it."""
         counts = Counter(review.skill.origin for review in self._overview.reviews())
@@ -428,6 +347,68 @@ class StatusPages:
             query=visit.query("q"),
             page_href=PageLinks("/audit", {"q": visit.query("q")}),
         )
+
+
+def _file_view(
+    item: SkillItem, file: VerifiedFile | None, *, root: str, first: int, column: int
+) -> dict[str, Any]:
+    """A file as raw text, and rendered if it is Markdown."""
+    text = file.text if file else None
+    part: Part | None = None
+    rendered: Markup | None = None
+    if file is not None and text is not None:
+        part = show_text(text, file.path, first=first, line_from=column)
+        if file.path.lower().endswith((".md", ".markdown")) and len(text) <= MOST_CHARS:
+            rendered = render_markdown(
+                text,
+                folder=file.path.rpartition("/")[0],
+                files={one.real_path for one in item.files},
+                link=lambda path: root + item.file_href(path),
+            )
+    return {"part": part, "rendered": rendered, "hidden": part.hidden if part else 0}
+
+
+def known_since(server: ServerState, entry: SkillEntry | None = None) -> str:
+    """Since when what is shown of a server is known to be so, in words."""
+    if server.listed_at is None:
+        return "not listed yet"
+    words = f"as of {server.listed_at:%H:%M:%S} UTC"
+    if entry is not None and entry.is_dynamic:
+        return f"{words}, checked when loaded"
+    again = f"listed again every {server.list_seconds:,.0f} s"
+    return f"{words}, {again}" + (", and the server tells of changes" if server.notifies else "")
+
+
+def _field(value: object) -> Markup | str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return reveal(text[:_FIELD_CHARS]) + ("…" if len(text) > _FIELD_CHARS else "") if text else "(empty)"
+
+
+def _installed_view(scope: str, one: InstalledSkill, item: SkillItem) -> dict[str, object]:
+    same = "this version" if one.skill.digest == item.digest else f"another version, {one.skill.digest[:19]}…"
+    return {"scope": scope, "words": f"{same}, {one.act.words}", "places": [str(path) for path in one.places]}
+
+
+def _decision_view(decision: Decision) -> dict[str, str]:
+    moment = decision.decided_at.replace("T", " ")[:16]
+    how = f"{decision.decided_how}, granted: {decision.grants}" if decision.grants else decision.decided_how
+    return {
+        "what": decision.decision,
+        "when": f"{moment} UTC" if moment else "",
+        "by": decision.decided_by,
+        "how": how,
+        "digest": f"{decision.digest[:19]}…" if decision.digest else "",
+    }
+
+
+_TONES: Final = {
+    ConnectionStatus.READY: "ok",
+    ConnectionStatus.FAILED: "bad",
+    ConnectionStatus.CONNECTING: "wait",
+}
+_AUDIT_BYTES: Final = 2 * 1024 * 1024
+"""How much of the end of an audit log is read."""
+_AUDIT_ROWS: Final = 100
 
 
 def read_audit(path: Path) -> list[dict[str, Any]]:

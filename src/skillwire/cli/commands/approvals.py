@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import ON_SERVER, Argument, command, flag, path, text
+from skillwire.cli.command import ON_SERVER, Argument, command, flag, path, text, texts
 
 CALLER: Final = text("--caller NAME", "For this caller of a gateway instead of yourself.")
 NAMES: Final = Argument(
@@ -29,7 +29,7 @@ COMMANDS: Final = (
             "Listen here instead of on a free port of this machine. An address that other machines "
             "can reach needs --token-file.",
         ),
-        text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
+        texts("--allow-host NAME", "Accept this Host and Origin too."),
         path("--token-file FILE", "Also admit people who enter a token from this file."),
         host=True,
         json=False,

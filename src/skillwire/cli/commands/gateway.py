@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import Argument, choice, command, flag, path, seconds, seldom, text
+from skillwire.cli.command import Argument, choice, command, flag, path, seconds, seldom, text, texts
 from skillwire.cli.commands.serving import CLIENTS, CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
 
 COMMANDS: Final = (
@@ -114,13 +114,9 @@ COMMANDS: Final = (
         ),
         Argument("name", "NAME", "The name of a caller.", required=False),
         path("--tokens FILE", "The file of callers."),
-        text("--label SERVER", "Show a new caller this server only. Repeatable.", many=True),
-        text(
-            "--include PATTERN",
-            "Show them only skills whose path matches, such as 'docs/*'. Repeatable.",
-            many=True,
-        ),
-        text("--exclude PATTERN", "Do not show them skills whose path matches. Repeatable.", many=True),
+        texts("--label SERVER", "Show a new caller this server only."),
+        texts("--include PATTERN", "Show them only skills whose path matches, such as 'docs/*'."),
+        texts("--exclude PATTERN", "Do not show them skills whose path matches."),
         flag("--replace", "Give an existing caller a new token."),
         examples={
             "skillwire gateway callers --tokens callers.toml": "who may use it, and what they may see",

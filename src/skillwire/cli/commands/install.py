@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import Argument, command, flag, path, text
+from skillwire.cli.command import Argument, command, flag, path, text, texts
 
 _USER: Final = flag("--user", "Your own skills, for every project, instead of this project's.")
 _YES: Final = flag("--yes -y", "Accept exactly what is shown, without being asked.")
-_AGENT: Final = text(
+_AGENT: Final = texts(
     "--agent ID",
-    "Also link it for this agent instead of those that are found here. Repeatable.",
+    "Also link it for this agent instead of those that are found here.",
     field="agent_ids",
-    many=True,
     completion="agent",
 )
 _COPY: Final = flag("--copy", "Give agents with folders of their own a copy instead of a link.")
@@ -51,7 +50,7 @@ COMMANDS: Final = (
             many=True,
         ),
         flag("--installed", "The skills in installed Python packages."),
-        text("--skill NAME", "Only the skills of this name. Repeatable.", many=True),
+        texts("--skill NAME", "Only the skills of this name."),
         flag("--list", "Only show which skills there are.", field="list_only"),
         text("--token-env VARIABLE", "The environment variable with the token that a site asks for."),
         *_GRANTS,
@@ -83,7 +82,7 @@ COMMANDS: Final = (
             "Write a verified copy to a new folder or archive instead. The same lock always gives the same "
             "archive, byte for byte.",
         ),
-        text("--skill NAME", "With --export, only the skills of this name. Repeatable.", many=True),
+        texts("--skill NAME", "With --export, only the skills of this name."),
         _FORCE,
         _COPY,
         _YES,

@@ -15,6 +15,7 @@ from skillwire.cli.command import (
     seconds,
     seldom,
     text,
+    texts,
     timeout,
 )
 from skillwire.cli.commands.serving import CLIENTS, CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
@@ -75,12 +76,8 @@ COMMANDS: Final = (
             ),
             flag("--allow-oversize", "Serve skills of over 512 files or 16 MiB, which hosts may refuse."),
         ),
-        text(
-            "--unlisted GLOB",
-            "Serve the skills whose path matches, but do not list them. Repeatable.",
-            many=True,
-        ),
-        text("--only NAME", "Serve the skill of this name and no others. Repeatable.", many=True),
+        texts("--unlisted GLOB", "Serve the skills whose path matches, but do not list them."),
+        texts("--only NAME", "Serve the skill of this name and no others."),
         *seldom(
             flag("--query", "Let clients that declare dev.skillwire/query search with skills/list."),
         ),
@@ -175,7 +172,7 @@ COMMANDS: Final = (
         ),
         flag("--strict", "Exit with 1 for advice as well."),
         flag("--errors-only", "Report only errors."),
-        text("--ignore RULE", "Skip this rule. Repeatable.", many=True),
+        texts("--ignore RULE", "Skip this rule."),
         flag("--all", "List every occurrence of every rule.", field="show_all"),
         flag("--fix", "Fix what can be fixed without guessing, and show the changes as a diff."),
         flag("--diff", "Show what --fix would change, and change nothing."),
@@ -317,18 +314,10 @@ COMMANDS: Final = (
             default=256 * 1024 * 1024,
         ),
         timeout("Wait this long for each response.", default=30),
-        text(
-            "--header 'NAME: VALUE'",
-            "Send this HTTP header. NAME=VALUE works too. Repeatable.",
-            many=True,
-        ),
+        texts("--header 'NAME: VALUE'", "Send this HTTP header. NAME=VALUE works too."),
         text("--token-env VARIABLE", "Send the bearer token in this environment variable."),
-        text("--ignore RULE", "Skip a rule, or all rules of a requirement. Repeatable.", many=True),
-        text(
-            "--only RULE",
-            "Report this rule, or the rules of this requirement, and no other. Repeatable.",
-            many=True,
-        ),
+        texts("--ignore RULE", "Skip a rule, or all rules of a requirement."),
+        texts("--only RULE", "Report this rule, or the rules of this requirement, and no other."),
         choice(
             "--fail-on must|should|advice",
             "Exit with 1 for findings of this level or more serious.",

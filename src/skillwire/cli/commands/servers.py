@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import Argument, choice, command, flag, integer, path, text, timeout
+from skillwire.cli.command import Argument, choice, command, flag, integer, path, text, texts, timeout
 
 _USER: Final = flag("--user", "Use the user's skillwire.toml instead of the project's.")
 _VARIABLES: Final = flag(
@@ -80,9 +80,9 @@ COMMANDS: Final = (
             marked="command",
         ),
         _USER,
-        text("--header NAME=VALUE", "Send this HTTP header. Repeatable.", many=True),
+        texts("--header NAME=VALUE", "Send this HTTP header."),
         text("--token-env VARIABLE", "Send the bearer token in this environment variable."),
-        text("--env NAME=VALUE", "Set this variable for the command. Repeatable.", many=True),
+        texts("--env NAME=VALUE", "Set this variable for the command."),
         _VARIABLES,
         choice("--approval prompt|pinned|always|never", "Approval mode for the server's skills."),
         flag(
@@ -167,7 +167,7 @@ COMMANDS: Final = (
         flag("--write", "Write the servers to skillwire.toml."),
         _VARIABLES,
         flag("--project", "Use the project's skillwire.toml instead of the user's."),
-        text("--only NAME", "Import this server only. Repeatable.", many=True),
+        texts("--only NAME", "Import this server only."),
         examples={
             "skillwire servers import": "what would be added",
             "skillwire servers import --only github --write": "add one of them",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import choice, flag, integer, seconds, seldom, text
+from skillwire.cli.command import choice, flag, integer, seconds, seldom, text, texts
 
 CLIENTS: Final = (
     "claude-code",
@@ -30,7 +30,7 @@ HTTP_OPTIONS: Final = (
         "Serve Streamable HTTP at /mcp instead of stdio. "
         "A port alone means 127.0.0.1; port 0 picks a free one.",
     ),
-    text("--allow-host NAME", "Accept this Host and Origin too. Repeatable.", many=True),
+    texts("--allow-host NAME", "Accept this Host and Origin too."),
     *seldom(
         flag("--unsafe-no-auth", "Listen on a public address without a token."),
         text(

@@ -5,17 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from skillwire.cli.command import ON_SERVER, Argument, choice, command, flag, integer, path, seconds, text
+from skillwire.cli.command import (
+    ON_SERVER,
+    Argument,
+    choice,
+    command,
+    flag,
+    integer,
+    path,
+    seconds,
+    text,
+    texts,
+)
 
 NAME: Final = Argument(
     "name", "NAME", "The name of a skill as `skillwire list` shows it, or its URI.", completion="skill"
 )
 
-_VALUE: Final = text(
-    "--value NAME=VALUE",
-    "A value for an argument of a template, as in docs/{product}. Repeatable.",
-    many=True,
-)
+_VALUE: Final = texts("--value NAME=VALUE", "A value for an argument of a template, as in docs/{product}.")
 _REFRESH: Final = flag("--refresh", "List every server again, also one whose last listing is still fresh.")
 _command: Final = partial(command, host=True)
 """Every command here has the options that say where skills come from."""
@@ -33,11 +40,7 @@ COMMANDS: Final = (
         flag("--user", "With --installed: your own skills, for every project, instead of this project's."),
         flag("--for-model", "Print what a model is told instead; with --json, also the tools that it gets."),
         integer("--budget N", "With --for-model: at most N characters; skills that do not fit are counted."),
-        text(
-            "--working PATH",
-            "With --for-model: a file being worked on; may activate path-scoped skills. Repeatable.",
-            many=True,
-        ),
+        texts("--working PATH", "With --for-model: a file being worked on; may activate path-scoped skills."),
         flag("--usage", "How often each skill was used on this machine. Needs usage = true in your file."),
         flag("--clear", "With --usage: delete what was counted."),
         flag("--fail-on-error", "Exit with 4 if a server or directory failed, for continuous integration."),
@@ -117,7 +120,7 @@ COMMANDS: Final = (
         Argument(
             "arguments", "ARGUMENT", "What the script gets; put -- before options.", required=False, many=True
         ),
-        text("--grant GRANT", "Ask for this, too. Repeatable.", many=True),
+        texts("--grant GRANT", "Ask for this, too."),
         flag("--explain", "Print what it would get, and run nothing."),
         text("--interpreter PROGRAM", "Run it with this program."),
         seconds("--max-seconds SECONDS", "End it after this time.", limit="script_seconds"),
@@ -147,7 +150,7 @@ COMMANDS: Final = (
         "ANTHROPIC_API_KEY. A session is not stored.",
         text("--model NAME", "The model: anthropic:NAME, openai:NAME, google:NAME, ollama:NAME."),
         text("--prompt -p TEXT", "Do this one task and exit."),
-        text("--allow-tool SERVER/NAME", "Call this tool without asking. Repeatable.", many=True),
+        texts("--allow-tool SERVER/NAME", "Call this tool without asking."),
         integer("--max-turns N", "Stop a task after this many requests to the model.", default=50, least=1),
         integer("--max-tokens N", "Stop a task after this many tokens.", least=1),
         choice(

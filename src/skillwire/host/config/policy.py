@@ -15,14 +15,7 @@ from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.text import safe_line, shown
 from skillwire.trust import Publisher
-from skillwire.trust.policy import (
-    USER,
-    LayerKind,
-    Patterns,
-    Permission,
-    PolicyLayer,
-    PolicyPublisher,
-)
+from skillwire.trust.policy import USER, LayerKind, Patterns, Permission, PolicyLayer, PolicyPublisher
 
 FORMAT: Final = 1
 OWN_REGISTRY: Final = "local"

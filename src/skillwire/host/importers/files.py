@@ -13,13 +13,7 @@ from skillwire.clients import BaseDirectories
 from skillwire.files import expand_user, read_regular
 from skillwire.host.config.server import SeenFile
 from skillwire.host.config.text import ServerAddress
-from skillwire.host.importers.base import (
-    ClientFile,
-    FileContents,
-    ImportedServer,
-    both,
-    narrowed,
-)
+from skillwire.host.importers.base import ClientFile, FileContents, ImportedServer, both, narrowed
 from skillwire.host.importers.readers import client_files
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import digest_of

@@ -7,17 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from skillwire.catalog import CatalogText, HostSkill, clean_handle, fit_catalog
+from skillwire.host.styles import spec
 from skillwire.host.styles.base import RenderContext, Style, local_keeps
-from skillwire.host.styles.spec import (
-    fenced_skill,
-    has_server_skills,
-    list_description,
-    omitted_lines,
-    read_resource_tool,
-    resource_pointers,
-    skill_heading,
-    supporting,
-)
 from skillwire.skill import SkillEntry
 from skillwire.text import clean_line
 from skillwire.trust import VerifiedSkill
@@ -54,7 +45,7 @@ def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     """The block. It mentions servers only if one of them has a skill in it."""
 
     def item(skill: HostSkill) -> str:
-        said = list_description(skill, context.limits, text=short_description(skill.entry))
+        said = spec.list_description(skill, context.limits, text=short_description(skill.entry))
         if skill.origin.is_local:
             path = clean_line(context.path_of(skill) or skill.uri).text
             return f"- {skill.handle}: {said} (file: {path})"
@@ -62,8 +53,8 @@ def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
         return f"- {skill.handle}: {said} (uri: {uri}, server: {skill.origin.label})"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[HostSkill]) -> str:
-        preamble = [_PREAMBLE] if has_server_skills(shown) else []
-        return "\n".join(["## Skills", _HOW, *preamble, *items, *omitted_lines(omitted)])
+        preamble = [_PREAMBLE] if spec.has_server_skills(shown) else []
+        return "\n".join(["## Skills", _HOW, *preamble, *items, *spec.omitted_lines(omitted)])
 
     return fit_catalog(skills, item, frame, limits=context.limits)
 
@@ -75,20 +66,20 @@ def mention(skill: HostSkill) -> str:
 
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """An opened skill, with the name and description in its file."""
-    pointers = resource_pointers(skill, supporting(skill, context), READ_TOOL)
+    pointers = spec.resource_pointers(skill, spec.supporting(skill, context), READ_TOOL)
     about = [
         f"{key}: {clean_line(value, limit=context.limits.description_chars).text}"
         for key in ("name", "description")
         if isinstance(value := skill.frontmatter.get(key), str)
     ]
-    fenced = fenced_skill(
+    fenced = spec.fenced_skill(
         skill,
         handle,
         before=[*about, ""] if about else (),
         after=["", "Files:", *pointers] if pointers else (),
         salt=context.salt,
     )
-    return f"{skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
+    return f"{spec.skill_heading(skill, clean_handle(handle), fenced)}\n{fenced.text}"
 
 
 STYLE: Final = Style(
@@ -106,7 +97,7 @@ STYLE: Final = Style(
     tag=tag,
     mention=mention,
     tools=(
-        read_resource_tool(
+        spec.read_resource_tool(
             READ_TOOL, "Read a resource of an MCP server. The URI of a skill opens that skill."
         ),
     ),

@@ -17,17 +17,8 @@ from skillwire.catalog import (
     skill_path,
 )
 from skillwire.errors import FormatError
+from skillwire.host.styles import spec
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec, local_keeps
-from skillwire.host.styles.spec import (
-    READ_RESOURCE,
-    RESOURCE_TOOL,
-    fenced_skill,
-    has_server_skills,
-    list_description,
-    omitted_lines,
-    skill_heading,
-    supporting,
-)
 from skillwire.skill import SkillEntry
 from skillwire.text import shown
 from skillwire.trust import Origin, VerifiedSkill, looks_like_uri
@@ -65,16 +56,16 @@ def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
     """The section for each turn: a sentence, then one bullet for each skill."""
 
     def item(skill: HostSkill) -> str:
-        said = list_description(skill, context.limits).replace("•", "·")
+        said = spec.list_description(skill, context.limits).replace("•", "·")
         return f"• {skill.handle} ({skill.origin.label}) - {said}"
 
     def frame(items: Sequence[str], omitted: int, shown: Sequence[HostSkill]) -> str:
         # O2: local skills first, then those of servers in their own section.
         local = sum(skill.origin.is_local for skill in shown[: len(items)])
         lines = ["# Skills", _HOW, *items[:local]]
-        if has_server_skills(shown):
+        if spec.has_server_skills(shown):
             lines += ["## Skills of MCP servers", _SERVERS, *items[local:]]
-        return "\n".join([*lines, *omitted_lines(omitted)])
+        return "\n".join([*lines, *spec.omitted_lines(omitted)])
 
     skills = sorted(skills, key=lambda skill: not skill.origin.is_local)
     return fit_catalog(skills, item, frame, limits=context.limits)
@@ -83,7 +74,7 @@ def catalog(skills: Sequence[HostSkill], context: RenderContext) -> CatalogText:
 def target(text: str, known: Callable[[str], bool]) -> LoadTarget:
     """Resolve a name. The whole text is tried first, then the longest prefix that is a name."""
     if looks_like_uri(text):
-        raise _refused(f"{shown(text)} is a URI", f"read it with {RESOURCE_TOOL}")
+        raise _refused(f"{shown(text)} is a URI", f"read it with {spec.RESOURCE_TOOL}")
     segments = unquote(text).replace("\\", "/").split("/")
     if text.startswith(("/", "\\")) or not segments[0] or ".." in segments:
         # FMT-9: refused by its form, before anything is looked up.
@@ -99,16 +90,16 @@ def target(text: str, known: Callable[[str], bool]) -> LoadTarget:
 def skill_text(skill: VerifiedSkill, handle: str, context: RenderContext) -> str:
     """A loaded skill. It ends with the calls that read its files, not with their contents."""
     handle = clean_handle(handle)
-    beside = supporting(skill, context)
+    beside = spec.supporting(skill, context)
     lines = [f'- {LOAD_TOOL}(name: "{handle}/{path}")' for path, _ in beside.files]
     if beside.more:
         lines.append(f"- {beside.more} more files")
     if beside.unknown:
         lines.append(f'- files are not listed; load one by path: {LOAD_TOOL}(name: "{handle}/PATH")')
     after = ["", "## Supporting Files", *lines] if lines else ()
-    fenced = fenced_skill(skill, handle, after=after, salt=context.salt)
+    fenced = spec.fenced_skill(skill, handle, after=after, salt=context.salt)
     place = skill.origin.label if skill.origin.is_local else f"MCP · {skill.origin.label}"
-    return f"# {handle} ({place})\n{skill_heading(skill, handle, fenced)}\n{fenced.text}"
+    return f"# {handle} ({place})\n{spec.skill_heading(skill, handle, fenced)}\n{fenced.text}"
 
 
 async def _load(host: Actions, arguments: Mapping[str, Any]) -> str:
@@ -148,7 +139,7 @@ STYLE: Final = Style(
             required=("name",),
             action=_load,
         ),
-        READ_RESOURCE,
+        spec.READ_RESOURCE,
     ),
-    resource_tool=RESOURCE_TOOL,
+    resource_tool=spec.RESOURCE_TOOL,
 )
