@@ -467,7 +467,7 @@ GROUPS = (
     ),
     Group(
         "gateway-approvals",
-        "gateway/elicitation.py",
+        "gateway/approvals.py",
         "tests/gateway",
         (
             ("skill.uri, caller.name)", "skill.uri)"),

@@ -183,6 +183,29 @@ def test_the_sdk_can_be_needed_for_a_server_and_for_the_client_at_the_same_momen
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.process
+def test_a_client_is_greeted_and_gets_the_tools_where_the_sdk_cannot_be_imported(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/alpha")
+    config = tmp_path / ".config/skillwire/skillwire.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('directories = ["~/skills"]\n', "utf-8")
+    blocked = "sys.modules |= dict.fromkeys(('mcp', 'mcp_types', 'pydantic', 'httpx2', 'starlette'))"
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{blocked}\n", "utf-8")
+    asked = [greeting(), GREETED, plain("tools/list")]
+    done = subprocess.run(
+        [sys.executable, "-m", "skillwire", "gateway"],
+        input="".join(f"{json.dumps(message)}\n" for message in asked),
+        env={"HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    greeted, tools = map(json.loads, done.stdout.splitlines())
+    assert "alpha" in greeted["result"]["instructions"], done.stderr
+    assert "load_skill" in {tool["name"] for tool in tools["result"]["tools"]}
+
+
 async def test_instructions_name_what_is_approved_first_and_then_by_name(tmp_path: Path) -> None:
     for name in ("alpha", "beta", "zeta"):
         write_skill(tmp_path / "skills" / name)

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.errors import ApprovalRequired, SkillwireError
-from skillwire.gateway.elicitation import Unapproved
+from skillwire.gateway.approvals import Unapproved
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
 from skillwire.host.model import error_words

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from skillwire.gateway.approvals import CallerQuestion, Unapproved
 from skillwire.gateway.audit import CLIENT, Act, Audit
-from skillwire.gateway.elicitation import CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
 from skillwire.host import UseKind
