@@ -1,7 +1,8 @@
-"""`skillwire serve` in a process of its own, as clients and operators meet it."""
+"""`skillwire serve` in a process of its own, as clients and operators meet it, and a relay before several."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import queue
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -141,3 +142,64 @@ def serving_http(*arguments: object, env: Mapping[str, str] | None = None) -> It
     """A server on a free port, with its URL."""
     with serving(*arguments, "--http", "127.0.0.1:0", env=env) as served:
         yield served.wait_until_it_says(r"http://\S+")[0], served
+
+
+class Relay(threading.Thread):
+    """Passes TCP connections on to the replicas in turn, as a proxy does."""
+
+    def __init__(self, ports: list[int]) -> None:
+        super().__init__(daemon=True)
+        self._ports = ports
+        self._turn = 0
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self.url = ""
+
+    def run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._pass, "127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._started.set()
+        self._loop.run_forever()
+        server.close()
+        self._drop()
+        self._loop.run_until_complete(asyncio.sleep(0.1))
+        self._loop.close()
+
+    def wait(self) -> None:
+        self._started.wait(PATIENCE)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        for _ in self._ports:
+            self._turn += 1
+            with suppress(OSError):
+                port = self._ports[self._turn % len(self._ports)]
+                there, sending = await asyncio.open_connection("127.0.0.1", port)
+                self._open.add(sending)
+                await asyncio.gather(_copy(reader, sending), _copy(there, writer))
+                self._open.discard(sending)
+                break
+        self._open.discard(writer)
+        writer.close()
+
+    def drop(self) -> None:
+        """End every connection in the middle of whatever it does."""
+        self._loop.call_soon_threadsafe(self._drop)
+
+    def _drop(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.join(PATIENCE)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()

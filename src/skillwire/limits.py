@@ -119,9 +119,9 @@ class Limits:
     listing_seconds: float = 120
     """The longest time that opening a host waits for one listing, even if its pages keep arriving."""
     first_list_seconds: float = 5
-    """How long a gateway's first lists wait for the last servers, if there are skills of others."""
+    """How long a gateway's first lists wait for servers of which nothing is known yet."""
     introduction_seconds: float = 1
-    """How long a gateway's greeting waits for the names of skills, if nothing is known of a server yet."""
+    """How long a gateway's greeting waits for the names of skills, and a list for one newer than the last."""
     connect_seconds: float = 10
     """The time for connecting to a server."""
     call_seconds: float = 30

@@ -247,6 +247,45 @@ async def test_a_server_that_is_stopped_when_a_gateway_starts_is_unavailable_unt
                     await anyio.sleep(0.1)
 
 
+@pytest.mark.process
+@pytest.mark.slow
+async def test_the_lists_of_a_gateway_that_starts_while_its_servers_are_stopped_wait_for_none_of_them(
+    tmp_path: Path, upstream_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    approved = GatewayOptions(approval="listed")
+    quick = {"limits": Limits(first_list_seconds=0.5)}
+    with run_server("--http", "127.0.0.1:0", upstream_folder) as served:
+        # Whoever waited for the server itself would wait for an hour.
+        docs = ServerConfig(url=url_of(served), call_seconds=3600, connect_seconds=3600)
+        served.process.send_signal(signal.SIGSTOP)
+        with anyio.fail_after(600):
+            async with (
+                make_gateway(tmp_path, approved, None, quick, docs=docs) as gateway,
+                joined(gateway) as client,
+            ):
+                # Nothing is known of it yet.
+                assert await pages(client) == [[]]
+                assert "docs has not answered yet" in caplog.text
+                assert "Not connected now: docs" in (client.instructions or "")
+                async with client.listen(tools_list_changed=True, resources_list_changed=True) as events:
+                    served.process.send_signal(signal.SIGCONT)
+                    await anext(aiter(events))
+                assert "skill://docs/alpha/SKILL.md" in str(await pages(client))
+            served.process.send_signal(signal.SIGSTOP)
+            # Also where lists would wait for long if nothing was known.
+            patient = {"limits": Limits(first_list_seconds=3600)}
+            other = ServerConfig(instance=honest(1).server)
+            async with (
+                make_gateway(tmp_path, approved, None, patient, docs=docs, here=other) as gateway,
+                joined(gateway) as client,
+            ):
+                listed = str(await pages(client))
+                assert "skill://docs/alpha/SKILL.md" in listed
+                assert "skill://here/one-1/SKILL.md" in listed
+                assert not gateway.health()["ready"]
+            served.process.send_signal(signal.SIGCONT)
+
+
 async def test_an_answer_that_came_too_late_is_there_for_the_next_request(tmp_path: Path) -> None:
     shop = honest(1)
     arrives = anyio.Event()
@@ -261,8 +300,9 @@ async def test_an_answer_that_came_too_late_is_there_for_the_next_request(tmp_pa
             for _ in range(2):
                 assert (await refusal(client, "resources/read", uri="skill://shop/one-1/a.md")).code == -32603
             arrives.set()
-            while (await outcome(client, "skill://shop/one-1/a.md")) != "one 1":  # noqa: ASYNC110
-                await anyio.sleep(0.1)
+            while not list(gateway.host.admin.cache.files()):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            assert (await outcome(client, "skill://shop/one-1/a.md")) == "one 1"
     assert shop.read_uris().count("skill://one-1/a.md") <= 2
 
 

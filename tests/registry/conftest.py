@@ -61,9 +61,10 @@ class Postgres:
         postmaster = int((self.folder / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         processes = [postmaster, *map(int, children)]
-        for process in processes:
-            os.kill(process, signal.SIGSTOP)
         try:
+            for process in processes:
+                with suppress(ProcessLookupError):  # A connection may have ended just now.
+                    os.kill(process, signal.SIGSTOP)
             yield
         finally:
             for process in processes:

@@ -3,21 +3,24 @@
 Publishers, readers and administrators work through a relay on three replicas of one PostgreSQL: replicas
 are killed or stopped, the database is stopped, killed or full, and connections are dropped. Whatever was
 acknowledged must hold at the end. `HISTORY_SECONDS=3600` runs for an hour, `HISTORY_SEED` repeats the choices
-of a run.
+of a run, and with `HISTORY_VISIBLE_SECONDS=2`, for a machine that does nothing else, the test fails if a
+version takes longer until every replica serves it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
+import queue
 import random
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,7 +34,7 @@ import sqlalchemy as sa
 
 from registry.conftest import Postgres, skill_md
 from registry.test_app import token
-from served import PATIENCE, SKILLWIRE, Served
+from served import PATIENCE, SKILLWIRE, Relay, Served
 from skillwire.errors import SkillwireError
 from skillwire.registry import LintedSkill, Publishing, Role, Store, publish_over_http
 from skillwire.registry import backup as backups
@@ -52,6 +55,7 @@ from skillwire.skill import digest_of
 
 SECONDS = float(os.environ.get("HISTORY_SECONDS", "60"))
 SEED = int(os.environ.get("HISTORY_SEED", str(time.time_ns() % 1_000_000)))
+VISIBLE_SECONDS = float(os.environ.get("HISTORY_VISIBLE_SECONDS", "inf"))
 FORWARD, MOVED, TINY = "forward", "moved", "tiny"
 """Where channels only move forward, where they are moved and yanked, and a namespace with a small quota."""
 NAMES = ("alpha", "beta", "gamma")
@@ -113,67 +117,6 @@ class Replica:
         self._process.stderr.close()
 
 
-class Relay(threading.Thread):
-    """Passes TCP connections on to the replicas in turn, as a proxy does."""
-
-    def __init__(self, ports: list[int]) -> None:
-        super().__init__(daemon=True)
-        self._ports = ports
-        self._turn = 0
-        self._open: set[asyncio.StreamWriter] = set()
-        self._loop = asyncio.new_event_loop()
-        self._started = threading.Event()
-        self.url = ""
-
-    def run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._pass, "127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._started.set()
-        self._loop.run_forever()
-        server.close()
-        self._drop()
-        self._loop.run_until_complete(asyncio.sleep(0.1))
-        self._loop.close()
-
-    def wait(self) -> None:
-        self._started.wait(PATIENCE)
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
-        for _ in self._ports:
-            self._turn += 1
-            with suppress(OSError):
-                port = self._ports[self._turn % len(self._ports)]
-                there, sending = await asyncio.open_connection("127.0.0.1", port)
-                self._open.add(sending)
-                await asyncio.gather(_copy(reader, sending), _copy(there, writer))
-                self._open.discard(sending)
-                break
-        self._open.discard(writer)
-        writer.close()
-
-    def drop(self) -> None:
-        """End every connection in the middle of whatever it does."""
-        self._loop.call_soon_threadsafe(self._drop)
-
-    def _drop(self) -> None:
-        for writer in self._open:
-            writer.transport.abort()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self.join(PATIENCE)
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
 @dataclass
 class History:
     """What was acknowledged, and what was seen that must not be."""
@@ -187,6 +130,9 @@ class History:
     """When the revocation of a token was acknowledged, by the token."""
     refused: int = 0
     reads: int = 0
+    visible: list[float] = field(default_factory=list)
+    """The seconds from the acknowledgement of a version until every replica served it, where no fault came
+    between."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -231,6 +177,8 @@ class Cluster:
         self.history = History()
         self.chance = random.Random(SEED)
         self.ending = threading.Event()
+        self.acknowledged: queue.Queue[tuple[str, str, dict[str, bytes], float]] = queue.Queue(1)
+        self.faults = 0
         self._numbers = iter(range(1, 1_000_000))
         self._lock = threading.Lock()
 
@@ -259,6 +207,9 @@ class Cluster:
             self.history.refused += 1
             return
         self.history.published[key] = contents
+        if namespace == FORWARD:
+            with suppress(queue.Full):
+                self.acknowledged.put_nowait((name, version, contents, time.monotonic()))
         if chance.random() < 0.2:
             other = LintedSkill(name, version, {**contents, "own.bin": b"other"})
             with suppress(SkillwireError):
@@ -340,6 +291,45 @@ class Cluster:
                     self.history.wrong.append("a token was served long after it was revoked")
         self.ending.wait(0.5)
 
+    def watch_visible(self, chance: random.Random) -> None:
+        """What was acknowledged is served by every replica as soon as it has seen that change."""
+        try:
+            name, version, contents, since = self.acknowledged.get(timeout=0.5)
+        except queue.Empty:
+            return
+        faults = self.faults
+        with self.store.reading() as connection:
+            last = connection.execute(sa.text("SELECT max(number) FROM changes")).scalar() or 0
+        is_well = time.monotonic() - since < 0.5  # Otherwise it waited here, not at a replica.
+        with httpx.Client(timeout=10, verify=False) as http:
+            for replica in self.replicas:
+                while (health := self.health(replica, http)).get("change", -1) < last:
+                    is_well = is_well and health.get("status") == "ok"
+                    if self.ending.wait(0.01):
+                        return
+                entry = rpc(
+                    replica.url, self.reader, "skills/get", f"skill://{FORWARD}/{name}/SKILL.md", http
+                )
+                if "result" not in entry:
+                    return  # Something is away, and it said so.
+                listed = entry["result"]["skill"]["_meta"]["dev.skillwire/version"]
+                if is_before(listed, version):
+                    self.history.wrong.append(f"{name}@{version} is not served at {replica.port}: {listed}")
+                uri = f"skill://{FORWARD}/@{version}/{name}/own.bin"
+                answer = rpc(replica.url, self.reader, "resources/read", uri, http)
+                if "result" in answer and _data(answer) != contents["own.bin"]:
+                    self.history.wrong.append(f"{uri} has other bytes than were published")
+                if answer.get("error", {}).get("code") == -32602 and not self._is_deleted(
+                    f"@{version}/{name}"
+                ):
+                    self.history.wrong.append(f"{uri} cannot be read at {replica.port}")
+        if is_well and faults == self.faults:
+            self.history.visible.append(time.monotonic() - since)
+
+    def health(self, replica: Replica, http: httpx.Client) -> dict[str, Any]:
+        headers = {"authorization": f"Bearer {self.admin}"}
+        return http.get(f"{replica.url}/readyz?detail", headers=headers).json()
+
     def run(self, act: Callable[[random.Random], None], number: int) -> None:
         chance = random.Random(SEED + number)
         while not self.ending.is_set():
@@ -351,6 +341,7 @@ class Cluster:
     # What goes wrong
 
     def fault(self) -> str:
+        self.faults += 1
         kind = self.chance.choice(("kill", "kill", "freeze", "stop", "drop", "terminate", "crash", "full"))
         if kind == "kill" and not all(replica.is_listening for replica in self.replicas):
             kind = "drop"  # One at a time, as in a rolling restart: otherwise nothing would be served at all.
@@ -438,7 +429,13 @@ def test_what_was_acknowledged_holds_after_everything_went_wrong(
 ):
     monkeypatch.setattr(registry_client, "_BUSY_ATTEMPTS", 2)
     with cluster_of(own_postgres, disk) as cluster:
-        acts = (cluster.publish,) * 3 + (cluster.read,) * 2 + (cluster.administrate, cluster.watch_revoked)
+        acts = (
+            *(cluster.publish,) * 3,
+            *(cluster.read,) * 2,
+            cluster.administrate,
+            cluster.watch_revoked,
+            cluster.watch_visible,
+        )
         threads = [
             threading.Thread(target=cluster.run, args=(act, number), daemon=True)
             for number, act in enumerate(acts)
@@ -459,12 +456,16 @@ def test_what_was_acknowledged_holds_after_everything_went_wrong(
         for thread in threads:
             thread.join(PATIENCE * 2)
             assert not thread.is_alive()
+        visible = cluster.history.visible
         print(
             f"seed {SEED}: {len(cluster.history.published)} published, {cluster.history.refused} refused, "
             f"{len(cluster.history.yanked)} yanked, {len(cluster.history.revoked)} revoked, "
-            f"{cluster.history.reads} files read, faults: {json.dumps(faults)}"
+            f"{cluster.history.reads} files read, {len(visible)} versions served everywhere after "
+            f"{statistics.median(visible or [0]):.3f} s (median), {max(visible, default=0):.3f} s (worst), "
+            f"{len(faults)} faults: {json.dumps(Counter(faults))}"
         )
         assert cluster.history.wrong == [], SEED
+        assert max(visible, default=0) <= VISIBLE_SECONDS, SEED
         check(cluster)
 
 
@@ -554,12 +555,11 @@ def check_totals(connection: sa.Connection) -> None:
 def wait_until_ready(cluster: Cluster) -> None:
     """Every replica has seen the last change."""
     deadline = time.monotonic() + PATIENCE * 4
-    headers = {"authorization": f"Bearer {cluster.admin}"}
     with httpx.Client(timeout=PATIENCE, verify=False) as http:
         for replica in cluster.replicas:
             while True:
                 with suppress(httpx.HTTPError, ValueError, SkillwireError, KeyError):
-                    health = http.get(f"{replica.url}/readyz?detail", headers=headers).json()
+                    health = cluster.health(replica, http)
                     with cluster.store.reading() as connection:
                         last = connection.execute(sa.text("SELECT max(number) FROM changes")).scalar()
                     if health["status"] == "ok" and health["change"] >= (last or 0):

@@ -8,7 +8,7 @@ are in a fence that names their server, and the instructions name what there is.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from skillwire.server.legacy.tools import READ, SkillTexts
 from skillwire.server.results import SkillResults
 from skillwire.skill import SkillEntry, SkillUri, path_below, skill_root, split_uri
 from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, is_active, operation
+from skillwire.text import shown
 from skillwire.trust import Origin
 from skillwire.trust.fence import fence
 from skillwire.version import VERSION
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS_CHARS: Final = 2_000
 """The instructions are no longer than this: many clients put them before every conversation."""
+_AWAITED_CHARS: Final = 200
 _GUARDED: Final = ("resources/read", "tools/call", "prompts/get")
 _USES: Final[Mapping[Act, UseKind]] = {"load": "loaded", "read": "read", "refuse": "refused"}
 """What is counted as a use of a skill, if the user has that counted."""
@@ -80,7 +82,7 @@ class CallerServer(SkillServer):
         if self._common.instructions is not None:
             return self._common.instructions
         entries = await self.source.introduce()
-        text = gateway_instructions(default_instructions(self._options), entries)
+        text = gateway_instructions(default_instructions(self._options), entries, self.source.awaited())
         self.source.record_offer(text)
         return text
 
@@ -257,11 +259,15 @@ class FencedTexts(SkillTexts):
         return f"{heading(what, origin, fenced)}\n{fenced.text}"
 
 
-def gateway_instructions(about: str, entries: Iterable[SkillEntry]) -> str:
-    """Return what a model is told about a gateway: how to use it, and what there is, as far as that fits."""
+def gateway_instructions(about: str, entries: Iterable[SkillEntry], awaited: Sequence[str] = ()) -> str:
+    """Return what a model is told about a gateway: how to use it, which servers are `awaited`, and what there
+    is, as far as that fits.
+    """
     by_label: dict[str, list[str]] = {}
     for entry in entries:
         by_label.setdefault(split_uri(entry.uri).authority, []).append(entry.name)
+    if awaited:
+        about += f"\nNot connected now: {shown(', '.join(awaited), _AWAITED_CHARS)}"
     if not by_label:
         return about
     total = sum(map(len, by_label.values()))
@@ -276,15 +282,15 @@ def gateway_instructions(about: str, entries: Iterable[SkillEntry]) -> str:
         if len(line) + 1 > share:
             lines.append(f"- and {len(by_label) - number} more servers")
             break
-        shown: list[str] = []
+        fitting: list[str] = []
         left = share - len(line) - 8
         for name in names:
             left -= len(name) + 2
             if left < 0:
                 break
-            shown.append(name)
-        more = ", ..." if len(shown) < len(names) else ""
-        line += f": {', '.join(shown)}{more}" if shown else ""
+            fitting.append(name)
+        more = ", ..." if len(fitting) < len(names) else ""
+        line += f": {', '.join(fitting)}{more}" if fitting else ""
         room -= len(line) + 1
         lines.append(line)
     return "\n".join([text, *lines])

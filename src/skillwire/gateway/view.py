@@ -163,6 +163,7 @@ class CallerSource(Source):
         self._begin_with_last = begin_with_last
         self._on_needed = on_needed
         self._limits = limits
+        self._lists_until: float | None = None
         self.on_read: Callable[[Offer, SkillUri], None] = lambda offer, uri: None
         self._listing: _Listing | None = None
         self._changed = anyio.Event()
@@ -194,9 +195,10 @@ class CallerSource(Source):
         """Return the entries that are known. A server of which nothing is known yet is waited for, but not
         for long: it hides nothing of the others, and clients are notified when it has answered.
         """
-        await self._know(self._limits.first_list_seconds)
-        if not self._current().entries:
-            await self._know(None)  # Each server has a deadline of its own.
+        if self.is_starting:
+            await self._begin()
+        else:
+            await self._refresh()
         self._on_needed()
         return self._current().entries
 
@@ -240,11 +242,37 @@ class CallerSource(Source):
         ]
         return [*found, *self._offline.values()]
 
-    async def _know(self, seconds: float | None) -> None:
+    async def _begin(self) -> None:
+        """Wait for the first lists, once for all requests."""
+        now = anyio.current_time()
+        is_first = self._lists_until is None
+        self._lists_until = self._lists_until or now + self._limits.first_list_seconds
+        await self._know(self._lists_until - now)
+        if is_first and (awaited := self.awaited()):
+            _log.warning("%s has not answered yet: listed as the last time, if ever", ", ".join(awaited))
+        if not self._current().entries:
+            # What starts on this machine has a deadline of its own, and clients that are not notified.
+            for upstream in self._upstreams:
+                servers, feed = upstream.host.feed.servers(), upstream.host.feed
+                for origin in feed.origins():
+                    if origin.label not in servers or not servers[origin.label].url:
+                        await feed.settled(origin)
+
+    def awaited(self) -> list[str]:
+        """The labels of servers that the caller may see and that have not answered, or no longer do."""
+        return [label for label, (one, origin) in self._routes.items() if one.host.feed.is_awaited(origin)]
+
+    async def _know(self, seconds: float) -> None:
+        """Wait until something is known of every server, and a moment longer for what it lists now, unless
+        its last listing is enough.
+        """
         with anyio.move_on_after(seconds):
             for upstream in self._upstreams:
-                feed = upstream.host.feed
-                await (feed.known() if self._begin_with_last else feed.settled())
+                await upstream.host.feed.known()
+            if not self._begin_with_last:
+                with anyio.move_on_after(self._limits.introduction_seconds):
+                    for upstream in self._upstreams:
+                        await upstream.host.feed.settled()
         await self._refresh()
 
     async def _prepare(self, uri: SkillUri) -> None:

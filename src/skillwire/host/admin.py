@@ -582,6 +582,10 @@ class SkillFeed:
         """Whether an origin is a server that cannot be reached now."""
         return self._inventory.places.is_unavailable(origin)
 
+    def is_awaited(self, origin: Origin) -> bool:
+        """Whether an origin is a server that cannot be reached now, or of which nothing is known yet."""
+        return self.is_unavailable(origin) or not (origin.is_local or self._inventory.is_known(origin))
+
     def retry_seconds(self, origin: Origin) -> float:
         """In how many seconds a server that is unavailable is connected to again; 0 while that is tried."""
         return self._inventory.places.retry_seconds(origin)

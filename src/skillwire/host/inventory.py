@@ -147,6 +147,10 @@ class Inventory:
         for event in self._known.values():
             await event.wait()
 
+    def is_known(self, origin: Origin) -> bool:
+        """Whether something is known of an origin: its last listing, its listing, or a failure."""
+        return self._known[origin].is_set()
+
     async def settled(self, origin: Origin | None = None) -> None:
         """Wait until an origin, or every one, has answered or failed since the host was opened."""
         for event in self._settled.values() if origin is None else [self._settled[origin]]:
