@@ -125,8 +125,8 @@ def _table(reports: list[dict[str, Any]]) -> str:
         lines.append(f"| {fact} | {' | '.join(cells)} |")
     cells = ["{} of {} runs".format(*report["first"]) for report in reports]
     lines.append(f"| the first request to the model had the gateway's tools or names | {' | '.join(cells)} |")
-    cells = [{True: "yes", False: "**no**", None: "no such setting"}[report["waits"]] for report in reports]
-    lines.append(f"| the same with the client's setting to wait for a server | {' | '.join(cells)} |")
+    cells = [{True: "yes", False: "**no**", None: "always waits"}[report["waits"]] for report in reports]
+    lines.append(f"| the same when it was told to wait longer | {' | '.join(cells)} |")
     cells = [f"{report['load']}" if "load" in report else "not recorded" for report in reports]
     lines.append(f"| processes that wanted a core meanwhile, for each core | {' | '.join(cells)} |")
     for count in COUNTS:

@@ -7,10 +7,9 @@ from typing import Any
 
 from agent_clients.scenario import (
     ABOUT,
-    AGAIN,
     FIRST,
     GUIDE,
-    REQUIRED,
+    PATIENT,
     SECOND,
     SKILLS,
     WITH_GATEWAY,
@@ -46,19 +45,15 @@ def gateway_facts(runs: Runs) -> dict[str, bool]:
 
 def first_requests(runs: Runs) -> tuple[int, int]:
     """In how many runs with the gateway the very first request to the model had its tools or the names of its
-    skills, and how many runs there were, as long as the client was not told to wait."""
-    shown: list[bool] = []
-    for name, run in runs.items():
-        if name == REQUIRED:
-            break
-        if name in WITH_GATEWAY or name.startswith(AGAIN):
-            shown.append(has_gateway(run))
+    skills, and how many runs there were, with the client as it is."""
+    shown = [has_gateway(runs[name]) for name in WITH_GATEWAY]
     return sum(shown), len(shown)
 
 
 def waits_when_told(runs: Runs) -> bool | None:
-    """Whether the first request had them once the client was told to wait; `None` if it cannot be."""
-    return has_gateway(runs[REQUIRED]) if REQUIRED in runs else None
+    """Whether the first request had them once the client was told to wait longer; `None` if it always
+    waits."""
+    return has_gateway(runs[PATIENT]) if PATIENT in runs else None
 
 
 def context_chars(runs: Runs) -> dict[int, int]:

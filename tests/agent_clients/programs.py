@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,9 @@ class AgentProgram:
     """The call by which its model loads a skill of a folder."""
     replaces: str = ""
     """The file of the home that has the URL of the model service in it, if there is one."""
-    required: tuple[str, str] = ("", "")
-    """A line of that file, and the lines in its place with which the client waits for the gateway."""
+    patience: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables with which it waits for the gateway as long as that takes. Without them it gives up early;
+    a client that needs none always waits."""
 
     @property
     def version(self) -> str:
@@ -46,25 +47,16 @@ class AgentProgram:
             path = home / self.replaces
             path.write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", f"{url}/v1", path.read_text()))
 
-    @property
-    def can_wait(self) -> bool:
-        """Whether it has a setting with which it waits for the gateway, however long that takes."""
-        return bool(self.required[0])
-
-    def require_gateway(self, home: Path) -> None:
-        """Make it wait for the gateway, where its configuration has a setting for that."""
-        if self.required[0]:
-            path = home / self.replaces
-            path.write_text(path.read_text().replace(*self.required))
-
-    def run(self, home: Path, url: str, key: str, prompt: str) -> subprocess.CompletedProcess[str]:
-        """Send a prompt from a clean environment, in the folder `work` of the home."""
+    def run(
+        self, home: Path, url: str, key: str, prompt: str, variables: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Send a prompt from a clean environment with these variables, in the folder `work` of the home."""
         work = home / "work"
         work.mkdir(parents=True, exist_ok=True)
         return subprocess.run(
             self.command(prompt),
             cwd=work,
-            env={**base_environment(home), **self.environment(home, url, key)},
+            env={**base_environment(home), **self.environment(home, url, key), **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -214,6 +206,7 @@ PROGRAMS = {
             _claude_environment,
             _claude_home,
             lambda home, name: ("Skill", {"skill": name}),
+            patience={"MCP_CONNECT_TIMEOUT_MS": "60000"},
         ),
         AgentProgram(
             "codex",
@@ -223,7 +216,6 @@ PROGRAMS = {
             _codex_home,
             lambda home, name: ("exec_command", {"cmd": f"cat {home}/.agents/skills/{name}/SKILL.md"}),
             ".codex/config.toml",
-            ("[mcp_servers.skillwire]", "[mcp_servers.skillwire]\nrequired = true"),
         ),
         AgentProgram(
             "gemini-cli",

@@ -36,9 +36,7 @@ GUIDE = "The till is in the cellar."
 INSTRUCTIONS = "This server publishes Agent Skills"
 """How the instructions of a gateway begin."""
 WITH_GATEWAY = ("not approved", "approved", "changed", "server dead", "revoked")
-AGAIN = "again "
-MOST_AGAIN = 3
-REQUIRED = "required"
+PATIENT = "patient"
 SKILLS = "skills: "
 COUNTS = ("10", "50", "300")
 Script = list[Callable[[list[str]], Move]]
@@ -60,6 +58,8 @@ class Stage:
         self.program, self.home = program, home
         self.runs: dict[str, dict[str, Any]] = {}
         self.environment = base_environment(home)
+        self.patience: Mapping[str, str] = {}
+        """Variables with which the client waits for the gateway, from when it is told to."""
 
     def skillwire(self, *arguments: str) -> str:
         """Run a command of the user, who is asked nothing."""
@@ -95,7 +95,8 @@ class Stage:
         with serving(model):
             self.program.set_model(self.home, model.url)
             started = time.monotonic()
-            done = self.program.run(self.home, model.url, model.key, "Give Ada her money back.")
+            prompt = "Give Ada her money back."
+            done = self.program.run(self.home, model.url, model.key, prompt, self.patience)
         first = model.requests[0] if model.requests else {}
         self.runs[name] = {
             "exit": done.returncode,
@@ -169,15 +170,11 @@ def gateway(stage: Stage) -> None:
         stage.ask("not approved", load)
         stage.approve("shop/refunds")
         stage.ask("approved", load, read)
-        for number in range(MOST_AGAIN):
-            # Codex waits a second for its servers: on a busy machine one of several runs shows it.
-            if any(map(has_gateway, stage.runs.values())):
-                break
-            stage.ask(f"{AGAIN}{number}", load)
-        if stage.program.can_wait:
-            # From here on it waits, however busy the machine is.
-            stage.program.require_gateway(stage.home)
-            stage.ask(REQUIRED, load)
+        if stage.program.patience:
+            # It waits now, however busy the machine is.
+            stage.patience = stage.program.patience
+            stage.ask(PATIENT, load)
+            stage.patience = {}
         write_skill(served, SECOND)
         stage.ask("changed", load)
         stage.approve("shop/refunds")
@@ -194,7 +191,7 @@ def context(stage: Stage, counts: Iterable[str]) -> None:
     stage.ask("without")
     stage.skillwire("servers", "add", "--no-check", "--user", "shop", f"http://127.0.0.1:{PORT}/mcp")
     stage.skillwire("gateway", "install", stage.program.name)
-    stage.program.require_gateway(stage.home)
+    stage.patience = stage.program.patience
     for count in counts:
         folder = stage.home / f"skills-{count}"
         for number in range(int(count)):
@@ -204,10 +201,7 @@ def context(stage: Stage, counts: Iterable[str]) -> None:
             (skill / "SKILL.md").write_text(f"---\nname: {skill.name}\ndescription: {words}\n---\nDo it.\n")
         with shop(folder, stage.environment):
             stage.skillwire("list", "--refresh")
-            for _ in range(MOST_AGAIN):
-                stage.ask(f"{SKILLS}{count}")
-                if has_gateway(stage.runs[f"{SKILLS}{count}"]):
-                    break
+            stage.ask(f"{SKILLS}{count}")
 
 
 def main() -> None:

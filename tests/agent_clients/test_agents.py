@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from agent_clients.judging import context_chars, first_requests, folder_facts, gateway_facts
 from agent_clients.programs import PROGRAMS
-from agent_clients.scenario import REQUIRED, has_gateway
+from agent_clients.scenario import PATIENT, has_gateway
 from environments import node_environment
 
 pytestmark = [pytest.mark.process, pytest.mark.interop, pytest.mark.slow]
@@ -52,16 +51,12 @@ def test_a_client_gets_through_the_gateway_what_its_user_approved_and_nothing_el
     assert [fact for fact, is_true in facts.items() if not is_true] == [], {
         name: run["results"] for name, run in runs.items()
     }
-    if PROGRAMS[client].can_wait:
-        # It was told to wait: this holds however busy the machine is.
-        assert has_gateway(runs[REQUIRED]), "it did not wait for the gateway"
-        return
-    shown, all_runs = first_requests(runs)
-    if not shown and os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
-        pytest.skip(
-            f"the machine is too busy: no first request of {all_runs} came after the gateway's answer"
-        )
-    assert shown, f"no first request of {all_runs} had the gateway's tools"
+    # Told to wait, or waiting by what `gateway install` writes: this holds however busy the machine is.
+    if PROGRAMS[client].patience:
+        assert has_gateway(runs[PATIENT]), "it did not wait for the gateway"
+    else:
+        shown, all_runs = first_requests(runs)
+        assert shown == all_runs, "a first request was without the gateway's tools"
 
 
 @pytest.mark.parametrize("client", PROGRAMS)
@@ -69,6 +64,4 @@ def test_a_gateway_to_three_hundred_skills_stays_within_its_budget_of_context(
     client: str, tmp_path: Path
 ) -> None:
     chars = context_chars(play(client, tmp_path / "home", "context", "300"))
-    if not chars and os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
-        pytest.skip("the machine is too busy: the client did not wait for the gateway")
     assert 1_000 < chars[300] <= CONTEXT_CHARS

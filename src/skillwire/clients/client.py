@@ -142,8 +142,11 @@ def claude_mcp_add(server: ClientServer) -> str:
 
 
 def codex(server: ClientServer) -> dict[str, object]:
+    """A table of `config.toml`. Codex waits for a command that is `required`, so that the first request to
+    its model has the tools, and does not start without it; a URL can be unavailable, so it is not required.
+    """
     if not server.url:
-        return _stdio(server)
+        return {**_stdio(server), "required": True, "startup_timeout_sec": 60}
     token = {"bearer_token_env_var": server.token_variable} if server.token_variable else {}
     return {"url": server.url, **token}
 

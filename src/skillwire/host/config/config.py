@@ -24,7 +24,6 @@ from skillwire.host.directories import LocalDirectory, bundled_directory, projec
 from skillwire.host.state import ServerState
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.sources import read_pem
 from skillwire.sources.process import anchored_program
 from skillwire.text import shown
 from skillwire.trust import ApprovalMode, Publisher
@@ -142,6 +141,9 @@ def load_publishers(configured: Iterable[ConfiguredPublisher]) -> list[Publisher
 
 
 def _load(configured: ConfiguredPublisher) -> Publisher:
+    # It is with what signs and checks folders, which few commands need.
+    from skillwire.sources import read_pem
+
     text = configured.text
 
     def pem(path: str) -> bytes | None:

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-
 from skillwire.documents import DocumentError, read_toml
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import make_folder, write_atomic
@@ -315,6 +312,8 @@ def _twin_issues(names: Iterable[str], file: Path) -> list[Issue]:
 def with_server(text: str, label: str, server: ServerText, *, file: Path, replaces: bool = False) -> str:
     """The text with one server more, or a `SourceError` when it has one of that name, unless this one
     `replaces` it."""
+    import tomlkit
+
     if not replaces and label in parse_config(text, file).servers:
         raise SourceError(f"{file} has a server called {label}: remove it first, or choose another name")
     document = cast("dict[str, Any]", tomlkit.parse(text))
@@ -329,6 +328,8 @@ def with_server(text: str, label: str, server: ServerText, *, file: Path, replac
 
 def with_switch(text: str, label: str, *, on: bool, file: Path) -> str:
     """The text with a server's skills enabled or disabled. A table that says nothing else is removed."""
+    import tomlkit
+
     document = cast("dict[str, Any]", tomlkit.parse(text))
     tables = document.setdefault("servers", tomlkit.table(is_super_table=True))
     table = tables.setdefault(label, tomlkit.table())
@@ -347,6 +348,9 @@ def with_switch(text: str, label: str, *, on: bool, file: Path) -> str:
 
 def with_disabled(text: str, names: Sequence[str], *, file: Path) -> str:
     """The text with these skills as all that it disables; without any, the key is removed."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
     document = cast("dict[str, Any]", tomlkit.parse(text))
     if names:
         document["disabled"] = list(names)
@@ -363,6 +367,8 @@ def with_disabled(text: str, names: Sequence[str], *, file: Path) -> str:
 
 def without_server(text: str, label: str, *, file: Path) -> str:
     """The text without one server, also not in a profile; its comments go with it, all others stay."""
+    import tomlkit
+
     document = cast("dict[str, Any]", tomlkit.parse(text))
     del document["servers"][label]
     for profile in document.get("profiles", {}).values():
@@ -406,6 +412,8 @@ def _keys(server: ServerText) -> dict[str, object]:
 
 
 def _inline(values: Mapping[str, str]) -> object:
+    import tomlkit
+
     table = tomlkit.inline_table()
     for key, value in values.items():
         table.append(key, value)
@@ -414,6 +422,9 @@ def _inline(values: Mapping[str, str]) -> object:
 
 def _checked(document: Mapping[str, Any], file: Path, label: str, wanted: ServerText | None) -> str:
     """Parse what is about to be written: it must have the intended meaning."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
     try:
         text = tomlkit.dumps(document)
     except TOMLKitError:
