@@ -1,4 +1,5 @@
-"""Two machines: a server and a colleague, each in a network namespace of its own, with a cable between them.
+"""Two machines: a server and a colleague, each in a network namespace of its own, with a cable between them
+and no default route.
 
 Run as a program below `unshare -rn`. It serves a folder with `--share`, does on the second machine what the
 output says, and prints what was seen as one JSON document.
@@ -8,6 +9,7 @@ output says, and prints what was seen as one JSON document.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -18,7 +20,7 @@ import time
 from pathlib import Path
 
 SKILLWIRE = [sys.executable, "-m", "skillwire"]
-SERVER, COLLEAGUE = "10.77.0.1", "10.77.0.2"
+SERVER, COLLEAGUE, OTHER = "10.77.0.1", "10.77.0.2", "10.78.0.1"
 SECONDS = 120
 
 
@@ -35,7 +37,7 @@ def connect(namespace: str) -> None:
         ip("link", "set", "lo", "up", namespace=of)
         ip("addr", "add", f"{address}/24", "dev", name, namespace=of)
         ip("link", "set", name, "up", namespace=of)
-    ip("route", "add", "default", "via", COLLEAGUE)
+    ip("addr", "add", f"{OTHER}/24", "dev", "here")
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -50,6 +52,13 @@ def wait_for(file: Path, server: subprocess.Popen[bytes]) -> str:
             raise SystemExit(f"it does not serve: {said}")
         time.sleep(0.1)
     return said
+
+
+def status_by(host: str) -> int:
+    """The status of a request without a token that names the server by this host."""
+    connection = http.client.HTTPConnection(SERVER, 8711, timeout=SECONDS)
+    connection.request("POST", "/mcp", headers={"Host": f"{host}:8711"})
+    return connection.getresponse().status
 
 
 def main() -> None:
@@ -74,6 +83,7 @@ def main() -> None:
         lines = re.findall(r"^    (skillwire .*)$", said, re.MULTILINE)
         assert token is not None, said
         runs: list[tuple[int, str]] = []
+        by_host = {host: status_by(host) for host in (OTHER, "attacker.example")}
         for whose, given in (("guessed", f"skw_{'0' * 43}"), ("shared", token[1])):
             home = folder / "colleague"
             shutil.rmtree(home, ignore_errors=True)
@@ -95,7 +105,7 @@ def main() -> None:
         server.wait()
         second.kill()
         second.wait()
-    print(json.dumps({"lines": lines, "runs": runs, "installed": installed}))
+    print(json.dumps({"lines": lines, "runs": runs, "installed": installed, "by_host": by_host}))
 
 
 if __name__ == "__main__":

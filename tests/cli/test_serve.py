@@ -471,6 +471,7 @@ def test_a_colleague_on_another_machine_does_what_the_output_says_and_has_the_sk
     assert ended.returncode == 0, ended.stderr
     seen = json.loads(ended.stdout)
     assert seen["lines"][0].startswith("skillwire servers add skills http://10.77.0.1:8711/mcp")
+    assert seen["by_host"] == {"10.78.0.1": 401, "attacker.example": 421}
     assert seen["installed"]["guessed"] == []
     assert [Path(file).parent.name for file in seen["installed"]["shared"]][:1] == ["alpha"], seen["runs"]
 

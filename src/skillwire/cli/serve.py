@@ -122,8 +122,7 @@ def serve(options: ServeOptions) -> None:
             is_https=options.cert is not None,
             yes=options.yes,
         )
-        hosts = tuple(dict.fromkeys((*options.allow_host, shared.host)))
-        options = replace(options, allow_host=hosts, token_file=shared.token_file)
+        options = replace(options, allow_host=shared.hosts, token_file=shared.token_file)
     if options.http is not None:
         callers = token_callers(options.token_file, limits)
         address = _address(options.http, callers, unsafe_no_auth=options.unsafe_no_auth)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,13 +16,18 @@ from skillwire.cli.commands.publish import TOKEN_VARIABLE
 from skillwire.cli.output import info, printable, write
 
 _NAME: Final = "skills"
+_SIOCGIFCONF: Final = 0x8912
+"""Asks Linux for the addresses of all interfaces."""
+_ENTRY_BYTES: Final = 40
+_MOST_INTERFACES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
     """An address that skills are served at. `token` is empty if the user's own tokens are used."""
 
-    host: str
+    hosts: tuple[str, ...]
+    """The names and addresses that requests may use; the first is shown."""
     token: str
     token_file: Path | None
     url: str | None
@@ -29,7 +37,7 @@ class Share:
         from skillwire.clients import ClientServer, shown_entry, writable_clients
 
         parts = urlsplit(url)
-        reached = self.url or f"{parts.scheme}://{self.host}:{parts.port}{parts.path}"
+        reached = self.url or f"{parts.scheme}://{self.hosts[0]}:{parts.port}{parts.path}"
         server = ClientServer(name=_NAME, url=reached, token_variable=TOKEN_VARIABLE)
         lines = ["For your colleagues. Put the token into the environment first:", ""]
         lines += [f"    export {TOKEN_VARIABLE}='{self.token or 'THE TOKEN YOU GAVE THEM'}'", ""]
@@ -68,17 +76,17 @@ def prepare_share(
     from skillwire.server import parse_address
 
     address = parse_address(http)
-    host = allow_host[0] if allow_host else address.shown_host
+    hosts = [*allow_host] or [address.shown_host]
     if address.host in ("0.0.0.0", "::") and not allow_host:  # noqa: S104 - compared
-        host = _own_address()
-    if url is not None:
-        host = urlsplit(url).hostname or host
+        hosts = _own_hosts()
+    if url is not None and (host := urlsplit(url).hostname):
+        hosts.insert(0, host)
     if not (is_https or (url or "").startswith("https://") or address.is_loopback):
         _ask(yes=yes)
     token = ""
     if token_file is None and TOKEN_VARIABLE not in os.environ:
         token_file, token = _shared_token()
-    return Share(host, token, token_file, url)
+    return Share(tuple(dict.fromkeys(hosts)), token, token_file, url)
 
 
 def _ask(*, yes: bool) -> None:
@@ -95,14 +103,37 @@ def _ask(*, yes: bool) -> None:
         raise ApprovalRequired("nothing was served", reason="denied", origin="", uri="")
 
 
-def _own_address() -> str:
-    """The address of this machine in its network. Nothing is sent to find it."""
+def _own_hosts() -> list[str]:
+    """The addresses of this machine, that of its default route first, and its name. Nothing is sent to find
+    them."""
+    name = socket.gethostname()
+    found: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
+        with suppress(OSError):
             probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return socket.gethostname()
+            found.append(str(probe.getsockname()[0]))
+        found += _interface_addresses(probe)
+    with suppress(OSError):
+        found += [str(place[0]) for *_, place in socket.getaddrinfo(name, None, socket.AF_INET)]
+    return [*dict.fromkeys(host for host in found if not host.startswith("127.")), name]
+
+
+def _interface_addresses(any_socket: socket.socket) -> list[str]:
+    """The IPv4 addresses of all interfaces, which Linux tells; elsewhere none."""
+    if sys.platform != "linux":
+        return []
+    import array
+    import fcntl
+
+    entries = array.array("B", bytes(_MOST_INTERFACES * _ENTRY_BYTES))
+    place, size = entries.buffer_info()
+    with suppress(OSError):
+        answer = fcntl.ioctl(any_socket, _SIOCGIFCONF, struct.pack("iL", size, place))
+        size = struct.unpack("iL", answer)[0]
+        # A name of 16 bytes, then an address: its family, a port, and four bytes.
+        starts = range(0, size, _ENTRY_BYTES)
+        return [socket.inet_ntoa(entries[start + 20 : start + 24].tobytes()) for start in starts]
+    return []
 
 
 def _shared_token() -> tuple[Path, str]:
