@@ -160,6 +160,8 @@ class Limits:
     """The longest search result for a model. Skills that do not fit are counted in it."""
     search_text_bytes: int = 8 * MIB
     """The total size of searched `SKILL.md` bodies. Of other skills, only name and description are."""
+    search_vectors: int = 20_000
+    """The number of skills that search by meaning covers. Others are found by their words alone."""
     usage_skills: int = 10_000
     """The number of skills whose use is counted. Those that were not used for the longest time go first."""
     evaluated_questions: int = 20_000

@@ -232,3 +232,36 @@ def test_each_word_of_a_query_has_its_worth() -> None:
     worth = index().worth(parse_query("review terraform zebra", limits=Limits()), "terraform-review")
     assert set(worth) == {"review", "terraform"}
     assert worth["terraform"] > worth["review"] > 0
+
+
+def fused(query: str, similar: dict[str, float], **options: object) -> list[str]:
+    matches = index().search(parse_query(query, limits=Limits()), limit=3, similar=similar, **options)  # type: ignore[arg-type]
+    return [match.key for match in matches]
+
+
+def test_an_order_by_meaning_and_the_order_by_words_become_one() -> None:
+    assert find("review") == ["code-review", "terraform-review"]
+    # Second by words and first by meaning is better than first by words alone.
+    assert fused("review", {"terraform-review": 0.9}) == ["terraform-review", "code-review"]
+    close = {"resume": 0.3, "terraform-review": 0.9}
+    assert fused("review", close) == ["terraform-review", "code-review", "resume"]
+    assert fused("review", {}) == find("review")
+
+
+def test_a_skill_without_any_of_the_words_is_found_by_meaning_if_it_is_close() -> None:
+    assert fused("zzz", {"refund-policy": 0.2, "resume": 0.19}) == ["refund-policy"]
+    assert fused("", {"refund-policy": 0.2}) == ["refund-policy"]
+    match = index().search(parse_query("zzz", limits=Limits()), limit=1, similar={"resume": 1.0})[0]
+    assert (match.fit, match.partial, match.terms) == (0.0, True, frozenset())
+    # Where only words decide whether it is a result, meaning still moves it.
+    assert fused("review", {"terraform-review": 0.1}) == ["terraform-review", "code-review"]
+    assert fused("zzz", {"gone": 0.9}) == []
+
+
+def test_copies_and_skills_that_are_not_wanted_are_no_results_by_meaning_either() -> None:
+    both = SearchIndex(Document(key, key, "Pays money back.", digest="d") for key in ("a", "b"))
+    matches = both.search(parse_query("zzz", limits=Limits()), limit=5, similar={"b": 0.9, "a": 0.8})
+    assert [(match.key, match.copies) for match in matches] == [("b", ("a",))]
+    assert fused("review", {"terraform-review": 0.9}, wanted=lambda key: key != "terraform-review") == [
+        "code-review"
+    ]

@@ -32,11 +32,15 @@ _PREFIX_WEIGHT: Final = 0.7
 _TYPO_WEIGHT: Final = 0.6
 # How much of a score depends on the share of the words that match.
 _COVERAGE: Final = 0.9
+# How much the first places of two rankings count more than later ones, if they are fused.
+_FUSED_FROM: Final = 5
 _MOST_DEAD: Final = 1_000
 _LONGEST_TERM: Final = 64
 LEAST_FIT: Final = (0.1, 0.15)
 """If the best match has some of the words only and a lower `Match.fit`, no skill seems to fit. The first is
 for skills without bodies, the second for skills with them; in between, in proportion."""
+LEAST_SIMILAR: Final = 0.2
+"""A skill that is this close to a question in meaning is a result, also if it has none of the words."""
 FEW_SKILLS: Final = 20
 """Among fewer skills it is not known which words are rare, so `LEAST_FIT` does not apply."""
 BODY_CHARS: Final = 32_768
@@ -138,12 +142,19 @@ class SearchIndex(Generic[K]):
         self._vocabulary = None
 
     def search(
-        self, query: Query, *, limit: int, wanted: Callable[[K], bool] = lambda key: True
+        self,
+        query: Query,
+        *,
+        limit: int,
+        wanted: Callable[[K], bool] = lambda key: True,
+        similar: Mapping[K, float] | None = None,
     ) -> list[Match[K]]:
-        """The best matches: those with all words first, ties in the order of their keys."""
+        """The best matches: those with all words first, ties in the order of their keys.
+
+        `similar` are wanted skills with their closeness in meaning, up to 1, closest first. The order is then
+        that of both rankings together (reciprocal rank fusion), and close skills are results too.
+        """
         groups = self._expanded(query)
-        if not groups:
-            return []
         scores = [0.0] * len(self._keys)
         covered = [0.0] * len(self._keys)
         total = 0.0
@@ -163,18 +174,21 @@ class SearchIndex(Generic[K]):
             for score, share in zip(scores, covered, strict=True)
         ]
         order = sorted(filter(ranks.__getitem__, range(len(ranks))), key=ranks.__getitem__, reverse=True)
-        if not order or (ranks[order[0]] <= 1 and scores[order[0]] < self._least_fit() * most):
-            return []
+        if order and ranks[order[0]] <= 1 and scores[order[0]] < self._least_fit() * most:
+            order = []
+        places: Sequence[float] = ranks
+        if similar:
+            order, places = self._fused(order, ranks, similar, wanted)
         terms = {term for group in groups for term in group}
         return [
             Match(
                 self._keys[number],
-                scores[number] / most,
+                scores[number] / most if most else 0.0,
                 ranks[number] <= 1,
                 frozenset(term for term in terms if self._value(term, number)),
                 tuple(copies),
             )
-            for number, copies in self._chosen(order, ranks, limit, wanted)
+            for number, copies in self._chosen(order, places, limit, wanted)
         ]
 
     def worth(self, query: Query, key: K) -> dict[str, float]:
@@ -267,6 +281,28 @@ class SearchIndex(Generic[K]):
                 chosen.append((number, [self._keys[copy] for copy in copies]))
                 done.update(same)
         return chosen
+
+    def _fused(
+        self,
+        order: Sequence[int],
+        ranks: Sequence[float],
+        similar: Mapping[K, float],
+        wanted: Callable[[K], bool],
+    ) -> tuple[list[int], list[float]]:
+        """The order by words and the order by meaning as one, and the rank of every document in it."""
+        places = [0.0] * len(self._keys)
+        by_words = [number for number in order if wanted(self._keys[number])]
+        # Ties share a place: which of them was added first has no effect.
+        for _, ties in groupby(enumerate(by_words, 1), lambda one: ranks[one[1]]):
+            place, number = next(ties)
+            for tied in (number, *(other for _, other in ties)):
+                places[tied] = 1 / (_FUSED_FROM + place)
+        for place, (key, closeness) in enumerate(similar.items(), 1):
+            number = self._numbers.get(key)
+            if number is not None and (places[number] or closeness >= LEAST_SIMILAR):
+                places[number] += 1 / (_FUSED_FROM + place)
+        fused = [number for number, rank in enumerate(places) if rank]
+        return sorted(fused, key=places.__getitem__, reverse=True), places
 
     def _expanded(self, query: Query) -> list[dict[str, float]]:
         """For each word of a query, the terms of the index that it stands for, with their weights."""

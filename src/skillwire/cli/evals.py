@@ -30,6 +30,7 @@ def run(
     questions: tuple[Path, ...],
     budget: int | None,
     descriptions: bool,
+    semantic: bool,
     min_top1: int | None,
     baseline: Path | None,
     save: bool,
@@ -48,7 +49,7 @@ def run(
     if not skills:
         where = ", ".join(str(path) for path in paths or (Path(),))
         raise SourceError(f"no skills in {where}: see what is wrong with skillwire lint")
-    selection = evaluate(skills, labels, text=not descriptions, budget=budget)
+    selection = evaluate(skills, labels, text=not descriptions, semantic=semantic, budget=budget)
     before = None if baseline is None or save else _read_baseline(baseline)
     failures = _failures(selection, min_top1, before)
     if as_json:

@@ -197,6 +197,7 @@ def make_host(
         required_sources=config.required_sources,
         style=options.style or config.style or DEFAULT,
         usage_file=config.usage_file,
+        semantic=config.semantic,
         **more,
     )
     return follow_config(host, followed)

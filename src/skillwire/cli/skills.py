@@ -370,6 +370,7 @@ def search(
     words: tuple[str, ...],
     on: str | None,
     limit: int,
+    semantic: bool,
     refresh: bool,
     options: HostOptions,
     as_json: bool,
@@ -384,6 +385,8 @@ def search(
         raise UsageError("WORDS has no letters or digits: say what to look for")
 
     settings = options.settings()
+    if semantic:
+        settings = replace(settings, semantic=True)
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)

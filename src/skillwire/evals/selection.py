@@ -24,6 +24,7 @@ from skillwire.catalog.tokenize import STOP_WORDS, count_terms, parse_query, pla
 from skillwire.errors import SkillwireError
 from skillwire.evals.labels import BESIDE, Label, labels_beside, parse_labels
 from skillwire.host import SkillHost
+from skillwire.host.semantic import SkillVectors
 from skillwire.host.styles import all_styles
 from skillwire.host.styles.base import RenderContext
 from skillwire.json_types import JsonObject, JsonValue
@@ -111,22 +112,28 @@ def evaluate(
     labels: Iterable[Label] = (),
     *,
     text: bool = True,
+    semantic: bool = False,
     budget: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Selection:
-    """Ask every question, and report what is found. Without `text`, as a host that has loaded nothing yet."""
+    """Ask every question, and report what is found. Without `text`, as a host that has loaded nothing yet;
+    with `semantic`, as one that also searches by meaning.
+    """
     names = _names(skills)
     labels = [*(label for skill in skills for label in skill.labels), *labels]
     known = set(names)
     documents: SkillDocuments[str] = SkillDocuments(replace(limits, search_text_bytes=limits.message_bytes))
-    index = SearchIndex(
-        (
-            documents.make(name, skill.entry, skill.data if text else None)
-            for name, skill in zip(names, skills, strict=True)
-        ),
-        snippets=False,
+    made = (
+        documents.make(name, skill.entry, skill.data if text else None)
+        for name, skill in zip(names, skills, strict=True)
     )
-    rows = [_ask(index, label, limits) for label in labels]
+    vectors: SkillVectors[str] | None = None
+    if semantic:
+        made = list(made)
+        vectors = SkillVectors(limits)
+        vectors.update(made)
+    index = SearchIndex(made, snippets=False)
+    rows = [_ask(index, vectors, label, limits) for label in labels]
     unknown = sorted({name for label in labels for name in (*label.expected, label.unwanted) if name} - known)
     asked = [row for row in rows if row.label.expected and not set(row.label.expected).isdisjoint(known)]
     summary: JsonObject = {
@@ -143,7 +150,8 @@ def evaluate(
     unreached: list[JsonValue] = [name for name in names if name not in reached] if rows else []
     report: JsonObject = {
         "format": FORMAT,
-        "searched": "names, descriptions and texts" if text else "names and descriptions",
+        "searched": ("names, descriptions and texts" if text else "names and descriptions")
+        + (", and by meaning" if semantic else ""),
         "skills": listed,
         "summary": summary,
         "perSkill": _per_skill(asked),
@@ -193,8 +201,9 @@ def _names(skills: Sequence[EvaluatedSkill]) -> list[str]:
     ]
 
 
-def _ask(index: SearchIndex[str], label: Label, limits: Limits) -> _Row:
-    matches = index.search(parse_query(label.question, limits=limits), limit=_TOP)
+def _ask(index: SearchIndex[str], vectors: SkillVectors[str] | None, label: Label, limits: Limits) -> _Row:
+    similar = None if vectors is None else vectors.nearest(label.question)
+    matches = index.search(parse_query(label.question, limits=limits), limit=_TOP, similar=similar)
     found: list[str] = []
     for match in matches:
         # Of equal skills the one that was meant stands for all.

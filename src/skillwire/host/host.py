@@ -161,6 +161,7 @@ class SkillHost:
         runner: ScriptRunner | None = None,
         usage_file: Path | None = None,
         on_use: Callable[[SkillUse], None] | None = None,
+        semantic: bool = False,
     ) -> None:
         """Nothing is opened yet: no file, no connection.
 
@@ -184,6 +185,8 @@ class SkillHost:
 
         With `runner`, scripts of skills can run in a sandbox: `scripts.run`, and a tool for models.
         With `usage_file`, how often skills are used is counted there; `on_use` is called for each use.
+        With `semantic`, searches also find skills by the meaning of their descriptions; this needs the extra
+        `semantic`.
 
         `timeout` replaces the time limits of all servers, in seconds. Without `watch`, changes are noticed
         only by `refresh`. Without `discover`, servers are not listed, and a skill is found by its URI alone.
@@ -230,6 +233,7 @@ class SkillHost:
             approvals_file=approvals_file,
             publishers=publishers,
             usage=UsageRecorder(usage_file, on_use=on_use, limits=limits),
+            semantic=semantic,
             collect=collect,
         )
         self.log: EventLog = self._parts.log
@@ -298,6 +302,7 @@ class SkillHost:
             publishers=load_publishers(config.publishers),
             required_sources=config.required_sources,
             usage_file=config.usage_file,
+            semantic=config.semantic,
             ask=ask,
             ask_read=ask_read,
             ask_tool=ask_tool,

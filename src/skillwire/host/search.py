@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Final, Protocol
 
@@ -19,12 +20,13 @@ import anyio.to_thread
 
 from skillwire.catalog import Changes, HostSkill, SkillKey, SkillTable, parse_query
 from skillwire.catalog.documents import SkillDocuments
-from skillwire.catalog.search import SearchIndex
+from skillwire.catalog.search import Match, SearchIndex
 from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.cache import SkillCache
 from skillwire.host.events import EventLog
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
+from skillwire.host.semantic import SkillVectors
 from skillwire.host.styles.base import owner_of, typed_fields
 from skillwire.host.templates import ServedTemplate, find_template, is_template
 from skillwire.limits import Limits
@@ -66,6 +68,8 @@ class SkillSearch:
     source_of: Callable[[Origin], _Readable]
     cache: SkillCache
     limits: Limits
+    semantic: bool = False
+    """Whether skills are also found by the meaning of their descriptions (`host/semantic.py`)."""
 
     def __post_init__(self) -> None:
         self._updating = anyio.Lock()
@@ -98,9 +102,11 @@ class SkillSearch:
                 return False
             return among is None or key in among
 
-        matches = await anyio.to_thread.run_sync(
-            lambda: index.search(words, limit=wanted, wanted=is_wanted), limiter=self._one_at_a_time
-        )
+        def matching() -> list[Match[SkillKey]]:
+            similar = None if self._vectors is None else self._vectors.nearest(query, is_wanted)
+            return index.search(words, limit=wanted, wanted=is_wanted, similar=similar)
+
+        matches = await anyio.to_thread.run_sync(matching, limiter=self._one_at_a_time)
         found: list[SearchMatch] = []
         for match in matches:
             skill = self.registry.get(match.key)
@@ -128,6 +134,7 @@ class SkillSearch:
         # What changed since the last search; `None` if nothing is indexed yet.
         self._stale: dict[SkillKey, None] | None = None
         self._documents: SkillDocuments[SkillKey] = SkillDocuments(self.limits)
+        self._vectors: SkillVectors[SkillKey] | None = SkillVectors(self.limits) if self.semantic else None
 
     async def _up_to_date(self) -> SearchIndex[SkillKey]:
         async with self._updating:
@@ -160,6 +167,9 @@ class SkillSearch:
                 (local if skill.origin.is_local else remote).append(skill)
         # Skills of servers first: their text is cached because they were used before.
         index.update((), gone)
+        if self._vectors is not None:
+            update = partial(self._vectors.update, (), gone)
+            await anyio.to_thread.run_sync(update, limiter=self._one_at_a_time)
         for start in range(0, len(remote), _BATCH):
             batch = remote[start : start + _BATCH]
             await anyio.to_thread.run_sync(self._add_cached, index, batch, limiter=self._one_at_a_time)
@@ -173,10 +183,13 @@ class SkillSearch:
         self._add(index, [(skill, self._cached(skill) if used[skill.origin] else None) for skill in skills])
 
     def _add(self, index: SearchIndex[SkillKey], rows: Iterable[tuple[HostSkill, bytes | None]]) -> None:
-        index.update(
+        documents = [
             self._documents.make(skill.key, skill.entry, data, label=skill.origin.label)
             for skill, data in rows
-        )
+        ]
+        index.update(documents)
+        if self._vectors is not None:
+            self._vectors.update(documents)
 
     def _cached(self, skill: HostSkill) -> bytes | None:
         """The `SKILL.md` of a server's skill, if the cache has the version in the entry (SEC-8)."""

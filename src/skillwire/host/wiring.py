@@ -61,6 +61,7 @@ class HostComponents:
         approvals_file: Path | ConsentBackend | None,
         publishers: Iterable[Publisher],
         usage: UsageRecorder,
+        semantic: bool,
         collect: Callable[..., HostOrigins],
     ) -> None:
         """`collect` is `collect_origins` with what does not come from a configuration."""
@@ -166,7 +167,11 @@ class HostComponents:
             context=context,
         )
         self.search = SkillSearch(
-            registry=self.registry, source_of=self.inventory.places.source, cache=self.cache, limits=limits
+            registry=self.registry,
+            source_of=self.inventory.places.source,
+            cache=self.cache,
+            limits=limits,
+            semantic=semantic,
         )
         self.offered = OfferedSkills(
             self.registry,

@@ -222,6 +222,7 @@ COMMANDS: Final = (
         ),
         integer("--budget CHARS", "Report what a catalog of this size cuts. The default is 16,000."),
         flag("--descriptions", "Search names and descriptions alone, as hosts do at first."),
+        flag("--semantic", "Also search by the meaning of descriptions. Needs the extra semantic."),
         integer("--min-top1 PERCENT", "Exit with 1 if fewer questions find the right skill first.", most=100),
         path("--baseline FILE", "Exit with 1 if more questions are lost than gained since it was saved."),
         flag("--save", "Write the results to the baseline instead of comparing them."),

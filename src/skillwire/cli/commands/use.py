@@ -81,6 +81,9 @@ COMMANDS: Final = (
         Argument("words", "WORDS", "What to look for.", many=True),
         text("--on NAME", "Search this server or directory only.", completion="server"),
         integer("--limit N", "Show at most N skills.", default=20, least=1, most=1000),
+        flag(
+            "--semantic", "Also find skills by the meaning of their descriptions. Needs the extra semantic."
+        ),
         _REFRESH,
         examples={
             "skillwire search refund customer": "best match first",

@@ -91,6 +91,8 @@ class HostConfig:
 
     usage: bool = False
     """Whether the use of skills is counted on this machine."""
+    semantic: bool = False
+    """Whether searches also find skills by the meaning of their descriptions."""
 
     @property
     def usage_file(self) -> Path | None:
@@ -241,6 +243,13 @@ def combine(
                     f"{project.file} names directories of skills, which are not read until you run "
                     "`skillwire trust` there"
                 )
+    semantic = user is not None and user.semantic is True
+    if semantic and environment is not None:
+        from skillwire.host.semantic import missing_package
+
+        if missing := missing_package():
+            semantic = False
+            problems.append(f"semantic = true has no effect: {missing}")
     parts = (*files, *profiles)
     return HostConfig(
         servers=servers,
@@ -261,6 +270,7 @@ def combine(
         files=tuple(file.file for file in files),
         publishers=publishers,
         usage=user is not None and user.usage is True,
+        semantic=semantic,
         required_sources=tuple(dict.fromkeys((pattern, name) for _, pattern, name in sources)),
     )
 
@@ -426,6 +436,7 @@ def _of_the_user_alone(
             ("bundled", bool(project.bundled)),
             ("model", bool(project.model)),
             ("repository_host", bool(project.repository_host)),
+            ("semantic", project.semantic is not None),
             ("usage", project.usage is not None),
             *((f"sources.{name}.token_env", bool(one.token_env)) for name, one in project.sources.items()),
         ):

@@ -111,6 +111,7 @@ class ConfigText:
     model: str = ""
     """The model of `skillwire chat`. Only the user's own file can say so: it decides where texts are sent."""
     usage: bool | None = None
+    semantic: bool | None = None
     """Whether the use of skills is counted on this machine. Only the user's own file can say so."""
     repository_host: str = ""
     """Where the repository `OWNER/NAME` is. Only the user's own file can say so."""
@@ -156,6 +157,7 @@ def parse_config(text: str, file: Path) -> ConfigText:
         bundled=table.strings("bundled") or (),
         model=table.string("model"),
         usage=table.boolean("usage"),
+        semantic=table.boolean("semantic"),
     )
     if config.repository_host and not is_host(config.repository_host):
         table.blame("repository_host", "is not the name of a host", 'write one such as "git.example.org"')
