@@ -3,8 +3,9 @@
     python -m benchmarks.registry_load [--skills N] [--versions N] [--seconds N] [--data DIR]
     python -m benchmarks.registry_load --audit SECONDS
 
-The first form measures how long reads take while 50 publishers publish to the same replica, and how long
-publications take beside `registry prune`, `backup` and `check`, each against the same alone. The second form
+The first form measures how long reads take while 50 publishers publish to the same replica, and while as many
+processes as there are cores only count, which shows what of it is the machine; and how long publications take
+beside `registry prune`, `backup` and `check`, each against the same alone. The second form
 reads cached files through two gateways that share one PostgreSQL as fast as they answer, ends them with
 SIGTERM, and counts the lines of the audit log. Load comes from processes of its own. The output is Markdown.
 """
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection as Pipe
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
@@ -109,6 +111,32 @@ def publish_until_told(pipe: Pipe, url: str, token: str, publishers: int) -> Non
     pipe.send((taken, dict(failed)))
 
 
+def count_until_told(pipe: Pipe) -> None:
+    """In a process of its own: use a core."""
+    pipe.send("busy")
+    number = 0
+    while not pipe.poll():
+        for _ in range(100_000):
+            number += 1
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """As many processes as there are cores, which do nothing but use them."""
+    pipes: list[Pipe] = []
+    processes: list[BaseProcess] = []
+    for _ in range(len(os.sched_getaffinity(0))):
+        mine, other = _SPAWN.Pipe()
+        processes.append(_SPAWN.Process(target=count_until_told, args=(other,)))
+        processes[-1].start()
+        assert mine.recv() == "busy"
+        pipes.append(mine)
+    yield
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.send("end")
+        process.join()
+
+
 class Publishers:
     """Publishers who work until `end`."""
 
@@ -161,6 +189,9 @@ def beside(data: Path | None, skills: int, versions: int, seconds: float) -> Non
         print(f"{skills:,} skills, {skills * versions:,} versions\n\n| | Measured |\n|---|---|")
         alone = read_for(seconds, server, skills, 100_000)
         say("a read, alone", shown(alone))
+        with busy_cores():
+            counting = read_for(seconds, server, skills, 300_000)
+        say("a read beside processes that only count", shown(counting, alone))
         publishers = Publishers(server.url, token, PUBLISHERS)
         busy = read_for(seconds, server, skills, 200_000)
         taken, failed = publishers.end()

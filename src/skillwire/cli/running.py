@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from skillwire.cli.output import printable, verbosity
 from skillwire.cli.parser import UsageError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from skillwire.limits import Limits
     from skillwire.server import Address, HttpFrontend, HttpServer, ToolsMode
+
+_SWITCH_SECONDS: Final = 0.0005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,8 @@ def run_until_signal(
     # Startup is done. Its objects are excluded from garbage collection, so that no response waits for that.
     gc.freeze()
     gc.enable()
+    # How long a response waits for each thread that works, such as one with a publication: by default 5 ms.
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
     async def main() -> None:
         running = asyncio.ensure_future(task())

@@ -74,7 +74,8 @@ _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (RefusedByPolicy, 422),
     (FormatError, 422),
 )
-_WRITERS: Final = 8
+# Publications follow each other in the database, and every further thread would only take turns with readers.
+_WRITERS: Final = 2
 _DEGRADED_SECONDS: Final = 10.0
 _AWAY: Final = "the registry's database cannot be used right now: try again later"
 
@@ -110,6 +111,8 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
         self._administration = Administration(store)
         # Publishers wait here for their turn, not in the threads that readers need too.
         self._writers = anyio.CapacityLimiter(_WRITERS)
+        # Commands of administrators may take long, as `prune` does: publishers do not wait for them.
+        self._administrators = anyio.CapacityLimiter(_WRITERS)
         self._refused = self._published = 0
         self._has_current_tables = False
         self._site = SiteEndpoint()
@@ -139,12 +142,13 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
             limits=options.limits,
         )
 
-    async def _write(self, call: Callable[[], T]) -> T:
+    async def _write(self, call: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
         """Call what writes to the database, in a thread. Whoever finds the queue full is told at once."""
-        if self._writers.statistics().tasks_waiting >= self._options.limits.registry_queue:
+        queue = limiter or self._writers
+        if queue.statistics().tasks_waiting >= self._options.limits.registry_queue:
             self._refused += 1
             raise StoreBusy
-        return await anyio.to_thread.run_sync(call, limiter=self._writers)
+        return await anyio.to_thread.run_sync(call, limiter=queue)
 
     @asynccontextmanager
     async def _follow(self) -> AsyncGenerator[None]:
@@ -256,7 +260,8 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
             place = "every namespace" if where == ALL else where
             await respond_json(scope, send, 403, {"error": f"this needs the role admin in {shown(place)}"})
             return
-        answer = await self._write(partial(self._administration.run, command, given, by=caller.name))
+        run = partial(self._administration.run, command, given, by=caller.name)
+        answer = await self._write(run, self._administrators)
         await respond_json(scope, send, 200, answer)
 
     async def _parts(
