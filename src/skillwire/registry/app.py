@@ -74,7 +74,7 @@ _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (RefusedByPolicy, 422),
     (FormatError, 422),
 )
-# Publications follow each other in the database, and every further thread would only take turns with readers.
+# Publications follow each other in the database: more of them at a time would only compete with readers.
 _WRITERS: Final = 2
 _DEGRADED_SECONDS: Final = 10.0
 _AWAY: Final = "the registry's database cannot be used right now: try again later"
