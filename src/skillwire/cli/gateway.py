@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -284,6 +285,8 @@ def callers(
     as_json: bool,
 ) -> None:
     """List, add or remove those who may use a gateway."""
+    from skillwire.access.callers import with_caller
+
     if tokens is None:
         raise UsageError("--tokens is missing: write --tokens FILE, as for `skillwire gateway`")
     if action != "add" and (label or include or exclude or replace):
@@ -295,7 +298,8 @@ def callers(
     elif name is None:
         raise UsageError(f"NAME is missing: write skillwire gateway callers {action} NAME")
     elif action == "add":
-        _add_caller(tokens, name, label, include, exclude, replace=replace, as_json=as_json)
+        change = partial(with_caller, labels=label, include=include, exclude=exclude, replace=replace)
+        _add_caller(tokens, name, change, as_json=as_json)
     else:
         _remove_caller(tokens, name, as_json=as_json)
 
@@ -334,27 +338,14 @@ def _list_callers(path: Path, *, as_json: bool) -> None:
         screen.line("There are no callers.")
 
 
-def _add_caller(
-    path: Path,
-    name: str,
-    label: tuple[str, ...],
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    *,
-    replace: bool,
-    as_json: bool,
-) -> None:
+def _add_caller(path: Path, name: str, change: Callable[[str, str, str], str], *, as_json: bool) -> None:
     """Add a caller to a file, and print their token once."""
     from skillwire.access import new_token
-    from skillwire.access.callers import with_caller
     from skillwire.cli.screen import show_json
     from skillwire.host.config.text import write_config
 
     token = new_token()
-    text = with_caller(
-        _text(path), name, token, labels=label, include=include, exclude=exclude, replace=replace
-    )
-    write_config(path, text)
+    write_config(path, change(_text(path), name, token))
     if as_json:
         show_json({"caller": name, "token": token, "file": str(path)})
         return

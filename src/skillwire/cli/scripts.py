@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.parser import UsageError
@@ -83,17 +83,15 @@ def run(
 
     async def action(host: SkillHost) -> int:
         name, path = _split(host, script)
+        how: dict[str, Any] = {
+            "grants": grant,
+            "interpreter": interpreter or "",
+            "server": on,
+            "limits": limits,
+        }
         if explain or unsafe_no_sandbox:
             plan, files, skill = await host.scripts.plan(
-                name,
-                path,
-                arguments,
-                grants=grant,
-                interpreter=interpreter or "",
-                server=on,
-                limits=limits,
-                ask=False,
-                sandboxed=not unsafe_no_sandbox,
+                name, path, arguments, ask=False, sandboxed=not unsafe_no_sandbox, **how
             )
             if unsafe_no_sandbox:
                 code = await _run_bare(host, plan, files, f"{skill.handle}/{path}")
@@ -112,16 +110,7 @@ def run(
             else:
                 Screen().pairs(rows)
             return 0
-        result = await host.scripts.run(
-            name,
-            path,
-            arguments,
-            grants=grant,
-            interpreter=interpreter or "",
-            server=on,
-            limits=limits,
-            on_command=show_command,
-        )
+        result = await host.scripts.run(name, path, arguments, on_command=show_command, **how)
         outcome = result.outcome
         if log is not None:
             log.write(result.skill, **result.audit_fields())
