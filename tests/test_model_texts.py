@@ -31,7 +31,7 @@ MODULES = (
     *sorted((SOURCE / "host/styles").glob("*.py")),
     *sorted((SOURCE / "catalog").glob("*.py")),
     *sorted((SOURCE / "server/legacy").glob("*.py")),
-    *(SOURCE / name for name in ("host/model.py", "host/templates.py", "host/loader.py", "host/model.py")),
+    *(SOURCE / name for name in ("host/model.py", "host/state.py", "host/loader.py")),
     *(SOURCE / name for name in ("host/search.py", "host/approver.py", "adapters/calls.py", "errors.py")),
     *(SOURCE / name for name in ("trust/admission.py", "trust/approval.py", "trust/fence.py")),
     *(SOURCE / name for name in ("gateway/elicitation.py", "gateway/elicitation.py", "gateway/view.py")),

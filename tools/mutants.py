@@ -226,11 +226,7 @@ GROUPS = (
             ("view_of=lambda caller, _headers: caller.view", "view_of=lambda caller, _headers: View()"),
             ("if any(not caller.view.has(namespace) for", "if any(False for"),
             ("if caller.credential or not slash or caller.view.has(namespace):", "if True:"),
-            (
-                "if not caller.credential:\n            await self.refuse(scope, send, NO_TOKEN)\n"
-                "            return\n        draft,",
-                "if False:\n            return\n        draft,",
-            ),
+            ("elif not caller.credential:", "elif False:"),
         ),
     ),
     Group(
@@ -498,7 +494,7 @@ GROUPS = (
     ),
     Group(
         "search-text",
-        "catalog/documents.py",
+        "catalog/search.py",
         "tests/host/test_search.py tests/server/test_search.py",
         (
             ("if listed is None or digest_of(data) != listed[0]:", "if listed is None:"),
@@ -1291,7 +1287,7 @@ GROUPS = (
     ),
     Group(
         "consent-shared",
-        "registry/consent.py",
+        "registry/store.py",
         "tests/registry/test_shared.py::TestSharedConsent",
         (
             ("            self._store.take_turn(connection)\n            for key", "            for key"),
@@ -1309,7 +1305,7 @@ GROUPS = (
         "tests/cli/test_person.py",
         (
             ("    if agent is not None:\n", "    if False:\n"),
-            ("termios.tcflush(self._answers.fileno(), termios.TCIFLUSH)", "pass"),
+            ("termios.tcflush(answers.fileno(), termios.TCIFLUSH)", "pass"),
             ("os.tcgetpgrp(reader.fileno()) != os.getpgrp()", "os.getpgrp() == 0"),
         ),
     ),
@@ -1485,7 +1481,7 @@ GROUPS = (
     ),
     Group(
         "guards",
-        "trust/guards.py",
+        "trust/approval.py",
         "tests/trust/test_guards.py",
         (
             ("not skill.grants.execute_code)", "False)"),
@@ -1557,7 +1553,7 @@ GROUPS = (
     ),
     Group(
         "responses",
-        "wire/responses.py",
+        "wire/v1.py",
         "tests/wire tests/attacks/test_weakened_lines.py",
         (
             ("base64.b64decode(blob, validate=True)", "base64.b64decode(blob)"),

@@ -50,7 +50,7 @@ Moment: TypeAlias = tuple[str, str]
 PATHS: Mapping[str, tuple[Moment, ...]] = {
     "HTTP read, first": (("sources/directory/source.py", "read"),),
     "stdio list": (("server/library.py", "list_skills"),),
-    "discovery": (("wire/responses.py", "list_page"), ("trust/admission.py", "admit")),
+    "discovery": (("wire/v1.py", "list_page"), ("trust/admission.py", "admit")),
     "load_skill": (("host/approver.py", "obtain"), ("trust/verify.py", "verify_skill_md")),
     "edit to revocation": (("host/approver.py", "end_outdated"),),
     "add": (("install/fetcher.py", "fetch"), ("install/workspace.py", "carry_out")),

@@ -21,7 +21,7 @@ from skillwire.skill import Digest, SkillEntry, SkillResource, SkillUri, digest_
 from skillwire.sources import Read, Source
 from skillwire.sources.directory.files import FileValidator, hash_file, is_as_stamped, stamp_of
 from skillwire.trust import Origin, check_entry, verify_file
-from skillwire.wire.responses import file_bytes
+from skillwire.wire.v1 import file_bytes
 from wild_http import Call, wild_http
 
 __all__ = ["aged", "folder"]

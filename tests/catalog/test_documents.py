@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillwire.catalog.documents import SkillDocuments, searched_text
+from skillwire.catalog.search import SkillDocuments, searched_text
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SkillEntry, SkillResource, digest_of, parse_uri
 

@@ -39,7 +39,7 @@ from skillwire.trust.oms import InvalidSignatureFile, parse_bundle
 from skillwire.wire import declaration_in, entry_from_wire, entry_to_wire
 from skillwire.wire.index import parse_index
 from skillwire.wire.legacy_resources import bind_to_manifest, resource_page
-from skillwire.wire.responses import directory_page, file_bytes, list_page, single_entry
+from skillwire.wire.v1 import directory_page, file_bytes, list_page, single_entry
 
 RUNS = 300
 SLOWEST_SECONDS = 10

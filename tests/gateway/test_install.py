@@ -14,7 +14,7 @@ import yaml
 from skillwire.cli import main
 from skillwire.clients import writable_clients
 from skillwire.host.importers.base import parse_jsonc
-from skillwire.host.importers.files import find_servers
+from skillwire.host.importers.readers import find_servers
 from terminals import Terminal
 
 FILES = {

@@ -10,7 +10,7 @@ import pytest
 
 from skillwire.host import ServerAddress
 from skillwire.host.importers.base import parse_jsonc
-from skillwire.host.importers.files import FoundServer, find_servers
+from skillwire.host.importers.readers import FoundServer, find_servers
 
 
 @pytest.fixture

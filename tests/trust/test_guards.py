@@ -14,7 +14,7 @@ from skillwire.trust import (
     may_execute,
     requested_tools,
 )
-from skillwire.trust.guards import ReadScope, granted_tools, read_scope, uri_scheme
+from skillwire.trust.approval import ReadScope, granted_tools, read_scope, uri_scheme
 
 TOOLS = Grants(allowed_tools=True)
 CODE = Grants(execute_code=True)

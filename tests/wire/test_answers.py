@@ -10,7 +10,7 @@ import pytest
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import Limits
 from skillwire.skill import parse_uri
-from skillwire.wire.responses import directory_page, extent, file_bytes, list_page, single_entry
+from skillwire.wire.v1 import directory_page, extent, file_bytes, list_page, single_entry
 
 URI = parse_uri("skill://refunds/SKILL.md")
 DIGEST = "sha256:" + "0" * 64

@@ -9,7 +9,7 @@ import pytest
 from skillwire.errors import FormatError
 from skillwire.skill import DYNAMIC, NO_SIZE, Dialect, digest_of, parse_uri
 from skillwire.wire import entry_from_wire, entry_to_wire
-from skillwire.wire.responses import list_page, single_entry
+from skillwire.wire.v1 import list_page, single_entry
 
 URI = "skill://acme/refunds/SKILL.md"
 FILE = {"uri": URI, "digest": digest_of(b"x")}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
-    from skillwire.chat.commands import SessionCommands as SessionCommands
     from skillwire.chat.demo import demo_model as demo_model
     from skillwire.chat.demo import demo_skills as demo_skills
     from skillwire.chat.session import ChatError as ChatError
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
     from skillwire.chat.session import Model as Model
     from skillwire.chat.session import find_model as find_model
     from skillwire.chat.terminal import ChatTerminal as ChatTerminal
+    from skillwire.chat.terminal import SessionCommands as SessionCommands
 
 export(
     __name__,
     {
-        "commands": "SessionCommands",
         "demo": "demo_model demo_skills",
         "session": "ChatError ChatEvent ChatLimits ChatSession EventType Model find_model",
-        "terminal": "ChatTerminal",
+        "terminal": "ChatTerminal SessionCommands",
     },
     extra="chat",
 )

@@ -134,7 +134,7 @@ class _Run:
         import json
 
         from skillwire.chat import ChatEvent
-        from skillwire.chat.headless import NobodyThere, run_task
+        from skillwire.chat.session import NobodyThere, run_task
         from skillwire.cli.output import error, write
         from skillwire.errors import ApprovalRequired
 
@@ -166,7 +166,7 @@ class _Run:
     async def session(self, *, plain: bool, history: bool) -> int:
         """Talk until the user ends it."""
         from skillwire.chat import ChatTerminal
-        from skillwire.chat.headless import NobodyThere
+        from skillwire.chat.session import NobodyThere
         from skillwire.cli.ask import answer, ask_person, person_screen, terminal_callback
         from skillwire.cli.scripts import ask_script
         from skillwire.host import state_paths

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         SkillHost,
     )
     from skillwire.host.importers.base import ClientFile
-    from skillwire.host.importers.files import FoundServer
+    from skillwire.host.importers.readers import FoundServer
 
 _FILES_SHOWN: Final = 20
 

@@ -14,7 +14,7 @@ from skillwire.errors import FormatError, SkillNotFound, SourceError
 if TYPE_CHECKING:
     from skillwire.host import HostConfig, ServerAddress, SkillHost
     from skillwire.host.config.text import ConfigText, ServerText
-    from skillwire.host.importers.files import FoundServer
+    from skillwire.host.importers.readers import FoundServer
 
 
 def list_servers(

@@ -173,7 +173,7 @@ def show(
     from skillwire.cli.skill_view import SkillRow, files_json, show_skill, skill_json
     from skillwire.consent import State
     from skillwire.errors import SkillNotFound
-    from skillwire.host.templates import is_template
+    from skillwire.host.state import is_template
     from skillwire.skill import SKILL_FILE
     from skillwire.trust import shown_digest
 

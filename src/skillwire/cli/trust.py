@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skillwire.host.config.server import SeenFile, TrustedFiles
     from skillwire.host.config.text import ConfigText
     from skillwire.host.importers.base import ClientFile
-    from skillwire.host.importers.files import FoundServer
+    from skillwire.host.importers.readers import FoundServer
 
 HINT: Final = "To look at what is not trusted, and to trust it: skillwire trust"
 _DESCRIPTION: Final = 300
@@ -349,7 +349,7 @@ def found_servers(project: Path | None = None) -> list[FoundServer]:
     """The servers of other clients, at home and in a project, by default the working directory."""
     import os
 
-    from skillwire.host.importers.files import find_servers
+    from skillwire.host.importers.readers import find_servers
 
     return list(find_servers(project or Path.cwd(), Path.home(), os.environ))
 

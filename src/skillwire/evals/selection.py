@@ -18,8 +18,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.catalog import HostSkill, SkillKey
-from skillwire.catalog.documents import SkillDocuments
-from skillwire.catalog.search import SearchIndex
+from skillwire.catalog.search import SearchIndex, SkillDocuments
 from skillwire.catalog.tokenize import STOP_WORDS, count_terms, parse_query, plain_words, stem
 from skillwire.errors import SkillwireError
 from skillwire.evals.labels import BESIDE, Label, labels_beside, parse_labels

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from skillwire.host.server_tools import ToolCallback as ToolCallback
     from skillwire.host.server_tools import ToolRequest as ToolRequest
     from skillwire.host.state import ConnectionStatus as ConnectionStatus
+    from skillwire.host.state import ServedTemplate as ServedTemplate
     from skillwire.host.state import ServerState as ServerState
     from skillwire.host.state import Switches as Switches
     from skillwire.host.styles.base import Actions as Actions
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from skillwire.host.styles.base import ToolSpec as ToolSpec
     from skillwire.host.styles.base import local_keeps as local_keeps
     from skillwire.host.styles.spec import SPEC_TOOLS as SPEC_TOOLS
-    from skillwire.host.templates import ServedTemplate as ServedTemplate
     from skillwire.host.usage import SkillUsage as SkillUsage
     from skillwire.host.usage import SkillUse as SkillUse
     from skillwire.host.usage import Usage as Usage
@@ -99,13 +99,12 @@ export(
         "scripts": "ScriptCallback ScriptRequest ScriptResult ScriptRunner",
         "search": "SearchMatch",
         "server_tools": "ServerTool ToolCallback ToolRequest",
-        "state": "ConnectionStatus ServerState Switches",
+        "state": "ConnectionStatus ServedTemplate ServerState Switches",
         "styles.base": (
-            "Actions KeeperOf Layer Question Rank Ranks RenderContext SkillFields Style ToolAction "
-            "ToolSpec local_keeps"
+            "Actions KeeperOf Layer Question Rank Ranks RenderContext SkillFields Style ToolAction ToolSpec "
+            "local_keeps"
         ),
         "styles.spec": "SPEC_TOOLS",
-        "templates": "ServedTemplate",
         "usage": "SkillUsage SkillUse Usage UsageFile UseKind",
     },
 )

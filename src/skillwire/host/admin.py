@@ -19,9 +19,8 @@ from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Fetcher, Loader, OnPreview, SkillFiles
 from skillwire.host.registration import Registration
 from skillwire.host.search import Resolver
-from skillwire.host.state import ServerState, Switches
+from skillwire.host.state import ServedTemplate, ServerState, Switches, find_template
 from skillwire.host.styles.base import Style
-from skillwire.host.templates import ServedTemplate, find_template
 from skillwire.host.usage import SkillUse, UsageRecorder, UseKind
 from skillwire.host.watch import Following
 from skillwire.limits import Limits

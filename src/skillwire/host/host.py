@@ -51,7 +51,7 @@ from skillwire.trust import (
     may_execute,
     shown_digest,
 )
-from skillwire.trust.guards import granted_tools
+from skillwire.trust.approval import granted_tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,15 +27,15 @@ from skillwire.errors import (
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.search import Resolver, SearchMatch, SkillSearch
+from skillwire.host.state import ServedTemplate, templates_text
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
-from skillwire.host.templates import ServedTemplate, templates_text
 from skillwire.host.usage import UsageRecorder
 from skillwire.limits import Limits
 from skillwire.skill import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.text import clean_line, for_model
 from skillwire.trust import Origin, Reason
+from skillwire.trust.approval import ReadRuling, ReadScope, read_scope, uri_scheme
 from skillwire.trust.fence import fence, neutralize
-from skillwire.trust.guards import ReadRuling, ReadScope, read_scope, uri_scheme
 
 
 @dataclass(frozen=True, slots=True)

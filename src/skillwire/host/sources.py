@@ -32,9 +32,8 @@ from skillwire.errors import (
 )
 from skillwire.files import make_folder, write_atomic
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.state import ConnectionStatus, ServerState, Switches
+from skillwire.host.state import ConnectionStatus, ServedTemplate, ServerState, Switches
 from skillwire.host.styles.base import Style
-from skillwire.host.templates import ServedTemplate
 from skillwire.issues import Issue
 from skillwire.lazy import import_sdk
 from skillwire.limits import Limits

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from skillwire.registry.client import publish_over_http as publish_over_http
     from skillwire.registry.client import publish_to_store as publish_to_store
     from skillwire.registry.client import read_skill as read_skill
-    from skillwire.registry.consent import SharedConsent as SharedConsent
     from skillwire.registry.publications import FileRow as FileRow
     from skillwire.registry.publications import Publication as Publication
     from skillwire.registry.publications import Published as Published
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from skillwire.registry.queries import View as View
     from skillwire.registry.source import Feed as Feed
     from skillwire.registry.source import StoreSource as StoreSource
+    from skillwire.registry.store import SharedConsent as SharedConsent
     from skillwire.registry.store import Store as Store
 
 export(
@@ -40,12 +40,11 @@ export(
         "app": "RegistryApp",
         "audit": "AuditLine StoreAudit",
         "client": "LintedSkill PublishResult publish_each publish_over_http publish_to_store read_skill",
-        "consent": "SharedConsent",
         "publications": "FileRow Publication Published UploadRow VersionRow",
         "publishing": "Publishing",
         "queries": "View",
         "source": "Feed StoreSource",
-        "store": "Store",
+        "store": "SharedConsent Store",
     },
     extra="registry",
 )

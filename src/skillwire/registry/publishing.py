@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from skillwire.catalog.documents import searched_text
-from skillwire.catalog.search import body_terms
+from skillwire.catalog.search import body_terms, searched_text
 from skillwire.errors import FormatError, LimitExceeded, RefusedByPolicy, SkillNotFound, VersionConflict
 from skillwire.issues import Severity
 from skillwire.json_types import JsonObject

@@ -13,8 +13,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.catalog import Query, parse_query
-from skillwire.catalog.documents import SkillDocuments
-from skillwire.catalog.search import SearchIndex
+from skillwire.catalog.search import SearchIndex, SkillDocuments
 from skillwire.errors import SkillwireError
 from skillwire.limits import Limits
 from skillwire.server.library import Catalog, SkillLibrary

@@ -52,7 +52,7 @@ from skillwire.wire.legacy_resources import (
     scanned_entry,
     with_manifests,
 )
-from skillwire.wire.responses import ListPage, extent, list_page, listed_items, same_page
+from skillwire.wire.v1 import ListPage, extent, list_page, listed_items, same_page
 
 _SIDE_BY_SIDE: Final = 8
 _NAMED: Final = 5

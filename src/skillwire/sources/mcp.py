@@ -66,7 +66,7 @@ from skillwire.wire import (
     SkillTemplate,
 )
 from skillwire.wire.index import completed_values, left_out, reason
-from skillwire.wire.responses import WireChild, content_count, directory_page, file_bytes, single_entry
+from skillwire.wire.v1 import WireChild, content_count, directory_page, file_bytes, single_entry
 
 _SIDE_BY_SIDE: Final = 8
 _INDEX: Final = frozenset({Dialect.INDEX, Dialect.INDEX_WITH_DIGESTS, Dialect.INDEX_WITH_FRONTMATTER})

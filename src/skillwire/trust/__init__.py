@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from skillwire.trust.approval import Approval as Approval
     from skillwire.trust.approval import ApprovalMode as ApprovalMode
     from skillwire.trust.approval import ChangeKind as ChangeKind
+    from skillwire.trust.approval import Execution as Execution
     from skillwire.trust.approval import FileChange as FileChange
     from skillwire.trust.approval import Grants as Grants
+    from skillwire.trust.approval import HeldSkill as HeldSkill
     from skillwire.trust.approval import Reason as Reason
     from skillwire.trust.approval import ResourceSet as ResourceSet
     from skillwire.trust.approval import approve as approve
     from skillwire.trust.approval import difference as difference
+    from skillwire.trust.approval import looks_like_uri as looks_like_uri
+    from skillwire.trust.approval import may_execute as may_execute
+    from skillwire.trust.approval import requested_tools as requested_tools
     from skillwire.trust.approval import resource_set as resource_set
     from skillwire.trust.approval import seen_digest as seen_digest
     from skillwire.trust.approval import seen_set as seen_set
@@ -37,11 +42,6 @@ if TYPE_CHECKING:
     from skillwire.trust.fence import HiddenText as HiddenText
     from skillwire.trust.fence import Hiding as Hiding
     from skillwire.trust.fence import find_hidden_text as find_hidden_text
-    from skillwire.trust.guards import Execution as Execution
-    from skillwire.trust.guards import HeldSkill as HeldSkill
-    from skillwire.trust.guards import looks_like_uri as looks_like_uri
-    from skillwire.trust.guards import may_execute as may_execute
-    from skillwire.trust.guards import requested_tools as requested_tools
     from skillwire.trust.oms import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
     from skillwire.trust.oms import SIGNATURE_FILE as SIGNATURE_FILE
     from skillwire.trust.origin import LOCAL_LABEL as LOCAL_LABEL
@@ -88,11 +88,11 @@ export(
             "missing_publisher require"
         ),
         "approval": (
-            "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind FileChange Grants Reason ResourceSet "
-            "approve difference resource_set seen_digest seen_set shown_digest"
+            "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind Execution FileChange Grants HeldSkill "
+            "Reason ResourceSet approve difference looks_like_uri may_execute requested_tools resource_set "
+            "seen_digest seen_set shown_digest"
         ),
         "fence": "Fenced HiddenText Hiding find_hidden_text",
-        "guards": "Execution HeldSkill looks_like_uri may_execute requested_tools",
         "oms": "MAX_BUNDLE_BYTES SIGNATURE_FILE",
         "origin": "LOCAL_LABEL Origin OriginKind",
         "policy": (

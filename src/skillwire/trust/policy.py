@@ -25,8 +25,14 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from skillwire.skill import DYNAMIC, SetDigest, SkillEntry, path_below, skill_root, split_uri
-from skillwire.trust.approval import NO_GRANTS, Grants, ResourceSet, seen_digest, shown_digest
-from skillwire.trust.guards import requested_tools
+from skillwire.trust.approval import (
+    NO_GRANTS,
+    Grants,
+    ResourceSet,
+    requested_tools,
+    seen_digest,
+    shown_digest,
+)
 from skillwire.trust.signatures import SignatureVerdict
 
 USER: Final = "user"

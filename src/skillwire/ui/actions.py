@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skillwire.install import InstallReport
     from skillwire.ui.access import Visit
     from skillwire.ui.installed import InstalledSkills
-    from skillwire.ui.overview import Overview
+    from skillwire.ui.items import Overview
     from skillwire.ui.rendering import Live
 
 HOW: Final = "on the review page"

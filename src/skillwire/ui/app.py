@@ -48,8 +48,7 @@ from skillwire.ui.access import (
 )
 from skillwire.ui.actions import ReviewActions
 from skillwire.ui.installed import InstalledSkills
-from skillwire.ui.items import address
-from skillwire.ui.overview import Overview
+from skillwire.ui.items import Overview, address
 from skillwire.ui.pages import Pages
 from skillwire.ui.rendering import MOST_STREAMS, Layout, Live, Templates
 

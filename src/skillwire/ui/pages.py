@@ -20,8 +20,7 @@ from skillwire.json_types import is_object
 from skillwire.skill import SKILL_FILE, parse_digest
 from skillwire.text import safe_line
 from skillwire.ui.code import LINE_CHARS, Part, reveal, show_comparison, show_text
-from skillwire.ui.items import PageLinks, SkillItem, address, file_tree
-from skillwire.ui.overview import Filter, paged
+from skillwire.ui.items import Filter, PageLinks, SkillItem, address, file_tree, paged
 from skillwire.ui.rendering import MOST_CHARS, render_markdown
 from skillwire.words import human_size
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from skillwire.trust import VerifiedFile
     from skillwire.ui.access import Visit
     from skillwire.ui.installed import InstalledSkill, InstalledSkills
-    from skillwire.ui.overview import Overview
+    from skillwire.ui.items import Overview
     from skillwire.ui.rendering import Layout
 
 _INBOX_ROWS: Final = 25

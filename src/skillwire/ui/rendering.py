@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from skillwire.host import SkillHost
     from skillwire.ui.access import Visit
-    from skillwire.ui.overview import Overview
+    from skillwire.ui.items import Overview
 
 _FOLDER: Final = Path(__file__).parent / "templates"
 
