@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from skillwire.catalog import HostSkill, SkillTable
@@ -265,7 +266,8 @@ class HostAdmin:
         """
         signatures = self._approver.signatures
         if skills is None:
-            skills = [one for one in self._registry.skills(disabled=True) if signatures.required(one.origin)]
+            required = cache(signatures.required)
+            skills = [one for one in self._registry.skills(disabled=True) if required(one.origin)]
         await signatures.check_all(skills, self._fetcher.preview)
 
     def review(self, skill: HostSkill, *, caller: str = "") -> SkillReview:

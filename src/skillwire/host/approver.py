@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -449,11 +449,12 @@ class Approver:
         determined once. A policy decides about each by its name and files.
         """
         known: dict[tuple[Origin, bool, bool, bool], ApprovalStatus] = {}
+        required = cache(self.signatures.required)
         every = list(skills)
         has_policy = bool(every) and bool(self.light_facts(every[0]).policy.layers)
         for skill in every:
             origin, entry = skill.origin, skill.entry
-            if has_policy or self.store.knows(self._key(skill)) or self.signatures.required(origin):
+            if has_policy or self.store.knows(self._key(skill)) or required(origin):
                 yield self.status(skill)
                 continue
             like = origin, skill.enabled, entry.is_dynamic, is_nested(skill.uri, self.registry.uris(origin))
