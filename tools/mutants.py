@@ -98,6 +98,12 @@ GROUPS = (
             ('host = (parts.hostname or "").rstrip(".")', "host = parts.netloc"),
             ("posixpath.normpath(unquote(parts.path))", "parts.path"),
             ('name == base or name.startswith(f"{base}/")', "name.startswith(base)"),
+            (
+                "        if scan is None:\n            return Refusal(",
+                "        if scan is None:\n            continue\n            return Refusal(",
+            ),
+            ("if scan.problem or scan.worst >= one.refuse:", "if scan.worst >= one.refuse:"),
+            ("if scan.problem or scan.worst >= one.refuse:", "if scan.problem or scan.worst > one.refuse:"),
         ),
     ),
     Group(
@@ -113,8 +119,56 @@ GROUPS = (
                 "        if subject is not None and (refusal := unsigned(skill.policy, subject)):",
                 "        if False:",
             ),
+            (
+                "        if subject is not None and (refusal := unscanned(skill.policy, subject)):",
+                "        if False:",
+            ),
+            ("if self.scans is not None or not self.policy.thresholds:", "if not self.policy.thresholds:"),
             ("        grants = skill.policy.limit(grants, subject)\n", ""),
             ("and not skill.signer_change and not needs_person", "and not skill.signer_change"),
+        ),
+    ),
+    Group(
+        "scans",
+        "trust/scans.py",
+        "tests/trust/test_scans.py",
+        (
+            ('if not invocation["executionSuccessful"]:', "if False:"),
+            ('or document.get("version") != SARIF_VERSION:', "or False:"),
+            ('not in ("fail", "open", "review"):', 'not in ("open", "review"):'),
+            ("message=safe_line(_message(", "message=str(_message("),
+            ("or configured or FindingLevel.WARNING.word", "or configured or FindingLevel.NONE.word"),
+        ),
+    ),
+    Group(
+        "scanners",
+        "host/scanners.py",
+        "tests/host/test_scanners.py",
+        (
+            ("            check_owner(Path(path))\n", "            pass\n"),
+            ("    if result.ended:\n", "    if False:\n"),
+            ("if result.exit_code not in _SUCCESS:", "if False:"),
+            ("stored = None if _is_decisive(policy, one) else _read(", "stored = _read("),
+            ("not (known.by_us or not _is_decisive(policy, scanner))", "False"),
+            ("json.dumps([scanner.key, [", "json.dumps([0, ["),
+            ("(path, file_stamp(Path(path))) for path in paths", "path for path in paths"),
+            ('if tuple(document["key"]) != key:', "if False:"),
+            ("if by_us and not scan.problem:", "if by_us:"),
+        ),
+    ),
+    Group(
+        "scanned-loads",
+        "host/approver.py",
+        "tests/host/test_scanners.py",
+        (
+            (
+                "        await self._require(admit(self._usable(case), Purpose.INSTALL), case)\n",
+                "",
+            ),
+            (
+                "        scans = await self.check_scans(case, fetch, everything=True)\n",
+                "        scans = ()\n",
+            ),
         ),
     ),
     Group(
@@ -659,7 +713,7 @@ GROUPS = (
         "host/approver.py",
         "tests/host/test_publishers.py tests/host/test_approving.py",
         (
-            ("await self._require(admit(candidate, Purpose.INSTALL), case)", "pass"),
+            ("await self._require(admit(self._usable(case).before_scan, Purpose.INSTALL), case)", "pass"),
             ("if now != (before or NO_SIGNER):", "if False:"),
             (
                 "        if once is None:\n            await self._note_signer(case.skill, case.key)",
@@ -693,7 +747,7 @@ GROUPS = (
         "host/loader.py",
         "tests/host/test_index_skills.py",
         (
-            ("self.fetcher.preview, files=[file])", "self.fetcher.preview, files=[held.verified.file])"),
+            ("fetch=fetch, files=[file])", "fetch=fetch, files=[held.verified.file])"),
             ("            case.once = held.once\n", ""),
         ),
     ),
@@ -705,8 +759,23 @@ GROUPS = (
             ("or confirms_signer(skill.signer, actual):", "or True:"),
             ("        if refusal := self.upstream.refusal(stored):\n", "        if refusal := None:\n"),
             ("self.upstream.publishers_for(skill) or current", "current"),
-            ("            if failure := self._untrusted(skill):\n", "            if failure := None:\n"),
-            ("(failure := self._untrusted(skill)):", "(failure := None):"),
+            ("            elif failure := self._untrusted(skill):\n", "            elif failure := None:\n"),
+            ("                failure := self._untrusted(skill) or", "                failure := "),
+        ),
+    ),
+    Group(
+        "installed-scans",
+        "install/installer.py",
+        "tests/cli/test_policy.py",
+        (
+            (
+                "                failure := self._untrusted(skill) or await self._unclean(skill)\n",
+                "                failure := self._untrusted(skill)\n",
+            ),
+            (
+                "            if failure := self._untrusted(skill) or await self._unclean(skill):\n",
+                "            if failure := self._untrusted(skill):\n",
+            ),
         ),
     ),
     Group(

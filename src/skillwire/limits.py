@@ -232,6 +232,10 @@ class Limits:
     """A script in the sandbox that prints more is ended."""
     script_tool_chars: int = 40_000
     """The most that a model is shown of the output and files of a script."""
+    scan_seconds: float = 60
+    """A scanner of a policy that takes longer is ended, unless the policy gives it another time."""
+    scans_at_once: int = 2
+    """The number of scanners that a process runs at once; others wait."""
     scripts_at_once: int = 16
     """The number of scripts that a host runs at once; others wait."""
 

@@ -1112,3 +1112,13 @@ def test_the_users_own_lock_means_the_same_folder_from_every_folder(
     monkeypatch.chdir(elsewhere)
     assert run("update", "--check").code == 10
     assert run("update", "--yes").out == "Updated 1 skill: notes\n"
+
+
+def test_a_name_that_no_lock_has_is_looked_up_in_the_one_lock_that_is_there(run: Run) -> None:
+    assert run("add", TEAM, "--user", "--yes").code == 0
+    for command in ("remove", "update"):
+        missing = run(command, "nothing")
+        assert missing.code == 8
+        assert "Your own skills (--user)" in missing.err
+        assert "has no skill called nothing" in missing.err
+    assert run("remove", "notes").code == 0

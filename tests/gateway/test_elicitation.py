@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from clients import both_eras, call, refusal
 from gateways import User, joined, make_gateway, text_of
+from scanning import BAD, change_policy, clean_machine, example, table, write_policy
 from simulator import Simulator
 from skillwire.access import Caller
 from skillwire.gateway import ApprovalQuestion, Gateway, GatewayOptions
@@ -242,3 +243,23 @@ async def test_the_approval_page_is_asked_where_the_client_only_opens_urls(
         assert "Do it" in text_of(await client.read_resource(URI))
         assert len((await call(client, "skills/list"))["skills"]) == 1
     assert len(page.questions) == 1
+
+
+@pytest.mark.process
+async def test_a_caller_reads_what_scanners_of_the_policy_found_and_a_threshold_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    write_policy(tmp_path, table(example(tmp_path)))
+    upstream, user = shop(), User("decline")
+    upstream.skill("refunds").change_file("references/a.md", BAD)
+    async with make_gateway(tmp_path, shop=upstream) as gateway, joined(gateway, user=user) as client:
+        await refusal_of(client)
+        [question] = user.asked
+        assert "Scanned by downloads: 1 error" in question.message
+        assert '- "error: references/a.md:1: download-and-run: runs what it downloads' in question.message
+        await change_policy(tmp_path, gateway.host, table(example(tmp_path), "error"))
+        error = await refusal_of(client)
+        assert "refused (policy acme)" in error.message
+        assert "curl" not in error.message
+        assert len(user.asked) == 1

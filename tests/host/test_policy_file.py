@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from publishers import new_key
 from skillwire.errors import FormatError
 from skillwire.host.config.policy import parse_policy
+from skillwire.trust import FindingLevel
 from skillwire.trust.policy import LayerKind, Permission
 
 PEM = new_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode().strip()
@@ -42,6 +43,11 @@ def test_every_key_is_read() -> None:
     "Bash*" = "never"
     [permissions.scripts]
     "*" = "sandbox-only"
+    [scanners.secrets]
+    command = ["/usr/bin/scan", "--sarif", "/skill"]
+    reads = ["/opt/rules"]
+    refuse = "warning"
+    timeout = 5
     [approvals]
     by = ["user", "security-team"]
     feed = "https://skills.example.org/approvals.json"
@@ -65,6 +71,9 @@ def test_every_key_is_read() -> None:
     assert next(iter(publisher.signers)).startswith("key:")
     assert [level for _, level in layer.tools] == [Permission.NEVER]
     assert [level for _, level in layer.scripts] == [Permission.SANDBOX_ONLY]
+    [scanner] = layer.scanners
+    assert (scanner.name, scanner.command) == ("secrets", ("/usr/bin/scan", "--sarif", "/skill"))
+    assert (scanner.reads, scanner.refuse, scanner.seconds) == (("/opt/rules",), FindingLevel.WARNING, 5)
     assert layer.by == ("user", "security-team")
     assert layer.revoked == {DIGEST: "leaks keys"}
     assert (file.revoked_feed, file.approvals_feed) == (
@@ -121,7 +130,21 @@ def test_every_key_is_read() -> None:
         (f"{HEAD}[revoked]\nsha1 = 'x'", "revoked.sha1 is not a digest"),
         (f"{HEAD}[revoked]\n'{DIGEST}' = true", "revoked is not a table of texts"),
         (f"{HEAD}[revoked]\nfeed = 'https://example.org/r'", "revoked.by does not name a publisher"),
-        (f"{HEAD}[scanners.s]\ncommand = ['/s']", "scanners is not known here"),
+        (f"{HEAD}scanners = 1", "policy.scanners is not known here"),
+        (f"{HEAD}[scanners]\ns = 1", "scanners.s is a number, not a table"),
+        (f"{HEAD}[scanners.s]", "scanners.s.command is missing"),
+        (f"{HEAD}[scanners.s]\ncommand = '/s'", "scanners.s.command is not a list of texts"),
+        (f"{HEAD}[scanners.s]\ncommand = ['s']", "command does not begin with the absolute path"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/a/../s']", "command does not begin with the absolute path"),
+        (f'{HEAD}[scanners.s]\ncommand = ["/s", "\\u0000"]', "scanners.s.command has a NUL character"),
+        (f"{HEAD}[scanners.'a b']\ncommand = ['/s']", "scanners.a b has a name that is not of letters"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']\nreads = ['rules']", "scanners.s.reads has one that is not"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']\nreads = ['/']", "scanners.s.reads has one that cannot"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']\nreads = ['/proc/1']", "reads has one that cannot be"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']\nreads = ['/tmp']", "reads has one that cannot be"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']\nrefuse = 'none'", "scanners.s.refuse has no meaning as"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']\ntimeout = 0", "timeout is not a number of seconds"),
+        (f"{HEAD}[scanners.s]\ncommand = ['/s']\nnetwork = true", "scanners.s.network is not known here"),
     ],
 )
 def test_every_bad_value_is_named(text: str, said: str) -> None:
@@ -135,6 +158,7 @@ def test_every_bad_value_is_named(text: str, said: str) -> None:
     ("kind", "text", "said"),
     [
         (LayerKind.USER, f"{HEAD}from = 'https://example.org/p'\nkeys = [{KEY}]", "of the machine alone"),
+        (LayerKind.PROJECT, f"{HEAD}[scanners.s]\ncommand = ['/s']\nreads = ['/opt']", "of a project"),
         (LayerKind.ORGANIZATION, HEAD, "has no serial or no expires"),
         (LayerKind.ORGANIZATION, f"{HEAD}serial = 1", "has no serial or no expires"),
     ],

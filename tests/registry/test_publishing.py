@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from registry.conftest import Publish, skill_md
-from skillwire.errors import FormatError, LimitExceeded, SourceError, VersionConflict
+from scanning import BAD, clean_machine, example, table, write_policy
+from skillwire.errors import FormatError, LimitExceeded, PolicyRefused, SourceError, VersionConflict
 from skillwire.registry import FileRow, Publishing, Store, View
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken, read_audit
@@ -222,3 +223,14 @@ def test_the_files_of_a_registry_are_the_users_alone(tmp_path: Path):
     finally:
         os.umask(before)
     assert modes == {"registry.db": 0o600, "registry.db-shm": 0o600, "registry.db-wal": 0o600}
+
+
+@pytest.mark.process
+def test_a_scanner_of_the_machines_policy_refuses_what_is_published(
+    publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    write_policy(tmp_path, table(example(tmp_path), "error"))
+    with pytest.raises(PolicyRefused, match=r"refuses it by scanners\.downloads: 1 error"):
+        publish("pdf", files={"scripts/get.sh": BAD})
+    assert publish("pdf", files={"scripts/get.sh": b"true\n"}).is_new

@@ -28,8 +28,11 @@ from skillwire.trust import (
     ApprovalMode,
     Ask,
     Denied,
+    FindingLevel,
     Grants,
     Purpose,
+    Scan,
+    Scanner,
     SignatureState,
     SignatureVerdict,
     TeamApproval,
@@ -62,6 +65,18 @@ ACME = PolicyPublisher(
     name="acme", pems=("pem",), signers=frozenset({"key:acme"}), require=Patterns(["https://*"])
 )
 BY_ACME = SignatureVerdict(SignatureState.SIGNED, publisher="whoever", signer="key:acme")
+
+
+SCANNER = Scanner(name="secrets", command=("/usr/bin/scan",), seconds=60, refuse=FindingLevel.WARNING)
+
+
+def found(*levels: FindingLevel, scanner: Scanner = SCANNER, problem: str = "") -> dict[str, Scan]:
+    counts = tuple((level, 1) for level in sorted(levels, reverse=True))
+    return {scanner.key: Scan(scanner=scanner.name, counts=counts, problem=problem)}
+
+
+NOTES, WARNINGS, ERRORS = found(FindingLevel.NOTE), found(FindingLevel.WARNING), found(FindingLevel.ERROR)
+FAILED = found(problem="it ended with 2")
 
 
 def layer(kind: LayerKind = LayerKind.MACHINE, **values: object) -> PolicyLayer:
@@ -119,6 +134,26 @@ def rule(one: PolicyLayer, subject: Subject = SUBJECT) -> str:
             "approvals.by",
         ),
         ({"by": ("user",)}, SUBJECT, ""),
+        ({"scanners": (SCANNER,)}, SUBJECT, ""),  # It has not been scanned yet.
+        ({"scanners": (SCANNER,)}, replace(SUBJECT, scans={}), "scanners.secrets"),
+        ({"scanners": (SCANNER,)}, replace(SUBJECT, scans=found()), ""),
+        ({"scanners": (SCANNER,)}, replace(SUBJECT, scans=NOTES), ""),
+        ({"scanners": (SCANNER,)}, replace(SUBJECT, scans=WARNINGS), "scanners.secrets"),
+        ({"scanners": (SCANNER,)}, replace(SUBJECT, scans=ERRORS), "scanners.secrets"),
+        ({"scanners": (SCANNER,)}, replace(SUBJECT, scans=FAILED), "scanners.secrets"),
+        ({"scanners": (replace(SCANNER, refuse=None),)}, replace(SUBJECT, scans=ERRORS), ""),
+        ({"scanners": (replace(SCANNER, refuse=None),)}, replace(SUBJECT, scans=FAILED), ""),
+        # Of another command, or of the same with other rules.
+        (
+            {"scanners": (SCANNER,)},
+            replace(SUBJECT, scans=found(scanner=replace(SCANNER, command=("/bin/true",)))),
+            "scanners.secrets",
+        ),
+        (
+            {"scanners": (SCANNER,)},
+            replace(SUBJECT, scans=found(scanner=replace(SCANNER, reads=("/opt",)))),
+            "scanners.secrets",
+        ),
         (
             {
                 "registries": (("acme", "https://docs.example.org/"),),
@@ -305,6 +340,36 @@ def test_a_pinned_publisher_is_checked_at_a_load_and_at_an_installation() -> Non
     assert status_of(candidate(signed, signature=UNSIGNED), limits=DEFAULT_LIMITS).state is State.REFUSED
 
 
+def test_a_threshold_is_checked_at_a_load_and_at_an_installation() -> None:
+    scanned = layer(scanners=(SCANNER,))
+    for act in (Purpose.LOAD, Purpose.INSTALL):
+        assert isinstance(admit(candidate(scanned), act), Denied), "what was not scanned is not clean"
+        assert isinstance(admit(candidate(scanned, scans=FAILED), act), Denied)
+        assert not isinstance(admit(candidate(scanned, scans=NOTES), act), Denied)
+        assert not isinstance(admit(candidate(replace(scanned, reports_only=True)), act), Denied)
+        assert not isinstance(admit(candidate(scanned).before_scan, act), Denied)
+        assert isinstance(admit(candidate(scanned, scans=ERRORS).before_scan, act), Denied)
+    assert isinstance(admit(candidate(scanned), Purpose.OFFER), Allowed)
+    assert isinstance(admit(candidate(scanned, scans=ERRORS), Purpose.OFFER), Denied)
+    # Before it was scanned, its state is that of its approval.
+    approved = candidate(scanned, approval=approve(ENTRY, DEMO))
+    assert status_of(approved, limits=DEFAULT_LIMITS).state is State.APPROVED
+    refused = status_of(replace(approved, scans=ERRORS), limits=DEFAULT_LIMITS)
+    assert refused.words == "refused (policy acme)"
+    assert refused.problem == "the policy acme refuses it by scanners.secrets: 1 error"
+
+
+def test_layers_that_name_the_same_command_share_a_scan_and_each_has_its_threshold() -> None:
+    mild = replace(SCANNER, name="mine", seconds=5, refuse=FindingLevel.ERROR)
+    policy = Policy((layer(scanners=(SCANNER,)), layer(LayerKind.USER, scanners=(mild,))))
+    [one] = policy.scanners
+    assert (one.name, one.seconds) == ("secrets", 5)
+    assert policy.refusal(replace(SUBJECT, scans=NOTES)) is None
+    by_both = policy.refusal(replace(SUBJECT, scans=WARNINGS))
+    assert by_both is not None
+    assert by_both.rule == "scanners.secrets", "the strictest holds"
+
+
 BY_TEAM = layer(by=("team",), publishers=(TEAM,))
 FROM_TEAM = TeamApproval(signer="key:team", grants=Grants(execute_code=True), approved_at="2026-11-18T09:00")
 
@@ -349,6 +414,7 @@ def test_what_a_reporting_layer_would_refuse_is_loaded_and_reported() -> None:
 
 
 DECIDES = {"judge", "may_run", "approved_by_team", "needs_person", "missing_signer", "unsigned"}
+DECIDES |= {"failed_scan", "unscanned"}
 EXPLAINS = {"cli/policy.py"}
 
 
@@ -402,6 +468,9 @@ def random_layer(draw: random.Random) -> PolicyLayer:
         tools=rules(["*", "Read", "Bash"]),
         scripts=rules(["*", "scripts/*", "other"]),
         by=tuple(draw.sample(_NAMES, draw.randint(0, 2))) if draw.random() < 0.3 else (),
+        scanners=(replace(SCANNER, refuse=draw.choice([None, FindingLevel.NOTE, FindingLevel.ERROR])),)
+        if draw.random() < 0.3
+        else (),
         revoked={FILE: "leaks"} if draw.random() < 0.05 else {},
     )
 
@@ -411,6 +480,7 @@ def random_subject(draw: random.Random) -> Subject:
         entry=draw.choice([TOOLS_ENTRY, ENTRY]),
         sources=draw.choice(_SOURCES),
         signature=draw.choice([None, UNSIGNED, BY_ACME]),
+        scans=draw.choice([None, found(), NOTES, WARNINGS, ERRORS, FAILED]),
         team=draw.choice([(), (FROM_TEAM,), (replace(FROM_TEAM, grants=ALL_GRANTS),)]),
     )
 
@@ -463,6 +533,7 @@ def test_an_admission_with_more_layers_is_never_wider(seed: int, count: int) -> 
         approval_mode=draw.choice([ApprovalMode.PROMPT, ApprovalMode.ALWAYS]),
         sources=subject.sources,
         signature=subject.signature,
+        scans=subject.scans,
         team=subject.team,
     )
     fewer = admit(replace(base, policy=Policy(tuple(stack[:-1]))), Purpose.LOAD)

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from publishers import new_key
+from scanning import BAD, change_policy, clean_machine, example, table, write_policy
 from simulator import Simulator
 from skillwire.consent import State
 from skillwire.errors import ApprovalRequired
@@ -377,3 +378,30 @@ async def test_not_everything_is_decided_while_a_skill_without_digests_is_not_ap
         assert "All decided" not in page
         assert ">live</a>" in page
         assert "not approved" in page
+
+
+@pytest.mark.process
+async def test_findings_of_scanners_are_shown_and_a_threshold_refuses_in_the_words_of_the_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    write_policy(tmp_path, table(example(tmp_path)))
+    sim = Simulator()
+    sim.skill("refunds", files={"a.md": BAD.replace(b"curl", "<b>\u202ecurl".encode())})
+    async with visiting(tmp_path, shop=sim) as visitor:
+        inbox = await visitor.page("/")
+        assert "not scanned yet" in inbox, "it has to be opened first"
+        form = await visitor.form(REFUNDS)
+        page = await visitor.page(REFUNDS)
+        assert "downloads: 1 error" in page
+        assert "1 finding" in page
+        assert "&lt;b&gt;" in page
+        assert "<b>" not in page
+        assert "\u202e" not in page
+        await visitor.post("/approve", form)
+        assert await state(visitor) is State.APPROVED
+        await change_policy(tmp_path, visitor.host, table(example(tmp_path), "error"))
+        page = await visitor.page(REFUNDS)
+        assert "refused (policy acme)" in page
+        assert "the policy acme refuses it by scanners.downloads: 1 error" in page
+        assert "refused (policy acme)" in await visitor.page("/skills")

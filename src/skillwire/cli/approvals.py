@@ -252,6 +252,7 @@ async def _request(host: SkillHost, skill: HostSkill) -> ApprovalRequest:
         requested_tools=requested_tools(skill.entry.frontmatter.get("allowed-tools")),
         signature=await host.admin.signature(skill),
         signer_change=status.signer_change,
+        scans=await host.admin.scan(skill),
         digest=digest,
         preview=preview,
         approved=lambda uri: host.admin.approved_text(skill, uri),

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from skillwire.cli.output import counted, human_size, printable
-from skillwire.cli.screen import Screen, origin_words
+from skillwire.cli.screen import Screen, origin_words, scan_rows
 from skillwire.errors import SkillwireError
 from skillwire.skill import DYNAMIC, SkillEntry, skill_root
 from skillwire.text import safe_line
@@ -149,6 +149,7 @@ def _describe(screen: Screen, request: ApprovalRequest) -> None:
         *((change.kind.value, printable(change.uri)) for change in request.changes[:_FILES_SHOWN]),
         ("note", "it is nested in another skill, and needs an approval of its own" if request.nested else ""),
         ("wants", _wanted(request)),
+        *scan_rows(request.scans),
     ]
     screen.pairs(rows)
     if request.signer_change:

@@ -37,7 +37,7 @@ from skillwire.cli.install_view import (
 )
 from skillwire.cli.output import counted, info, printable
 from skillwire.cli.parser import UsageError
-from skillwire.cli.screen import Screen, padded, show_json
+from skillwire.cli.screen import Screen, padded, scan_rows, show_json
 from skillwire.install import (
     Candidate,
     FetchFailure,
@@ -334,11 +334,15 @@ async def _install(
     **options: Unpack[InstallOptions],
 ) -> None:
     yes, as_json, allow_signer = options["yes"], options["as_json"], options["allow_signer"]
+    fetched, proposal = proposal, await tool.scan(proposal)
+    failures += proposal.failures[len(fetched.failures) :]
     asking = not yes and not by_agent
     given = Grants(allowed_tools=options["allow_tools"], execute_code=options["allow_code"])
     screen = Screen(errors=True) if yes else person_screen()
     candidates = proposal.candidates
     if not as_json:
+        for failure in proposal.failures:
+            screen.pairs(scan_rows(failure.scans))
         _show_proposal(screen, tool, proposal, failures, targets)
     grants: dict[str, Grants] = {}
     if candidates:

@@ -28,7 +28,8 @@ Result = TypeVar("Result")
 def workspace(*, user: bool, copy: bool = False, lock: bool = False, names: Sequence[str] = ()) -> Workspace:
     """The workspace of the working directory, or of the user.
 
-    A command that needs a `lock` finds the user's own where the project has none, or has none of the `names`.
+    A command that needs a `lock` finds the user's own where the project has none, or where it alone has one
+    of the `names`.
     """
     from skillwire.clients import Scope
     from skillwire.install import Workspace
@@ -37,7 +38,7 @@ def workspace(*, user: bool, copy: bool = False, lock: bool = False, names: Sequ
     if user or not lock or _pins(here, names):
         return here
     own = Workspace.open(Scope.USER, links=not copy)
-    if not _pins(own, names):
+    if not _pins(own, names) and (_pins(here, ()) or not _pins(own, ())):
         return here
     info(f"Your own skills (--user), pinned by {printable(str(own.lock_file))}:")
     return own

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len
 
 from skillwire.cli.output import counted, human_size, matching, printable
-from skillwire.cli.screen import Screen, cut, padded
+from skillwire.cli.screen import Screen, cut, padded, scan_rows
 from skillwire.cli.skill_view import show_diff
 from skillwire.clients import Scope
 from skillwire.errors import (
@@ -76,6 +76,7 @@ def show_candidate(screen: Screen, candidate: Candidate, before: LockedSkill | N
             ("description", safe_line(candidate.description, limit=_DESCRIPTION_SHOWN)),
             *_rows(skill, str(candidate.signature)),
             *(("note", problem) for problem in portability_problems(file.path for file in skill.files)),
+            *scan_rows(candidate.scans),
         ]
     )
     if before is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from skillwire.host import SkillHost
     from skillwire.host.policies import LoadedPolicy
     from skillwire.skill.lint_report import Linted
+    from skillwire.trust import Scan
     from skillwire.trust.policy import PolicyLayer, Subject
 
 
@@ -65,6 +67,9 @@ def _rows(layer: PolicyLayer) -> list[tuple[str, str]]:
             rows.append(
                 (f"permissions.{key}", f"{patterns.texts[0]}: {level.name.lower().replace('_', '-')}")
             )
+    for one in layer.scanners:
+        refuse = f", refuses by {one.refuse.word}" if one.refuse is not None else ""
+        rows.append((f"scanners.{one.name}", f"{shlex.join(one.command)}{refuse}"))
     rows.append(("approvals.by", " or ".join(layer.by)))
     rows += [("revoked", f"{digest}: {reason}") for digest, reason in layer.revoked.items()]
     return rows
@@ -93,9 +98,10 @@ def explain(*, name: str, on: str | None, options: HostOptions, as_json: bool) -
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)
         await host.admin.check_signatures([skill])
+        scans = await host.admin.scan(skill)
         candidate = host.feed.candidate(skill)
         words = host.admin.status(skill).words
-        _show_steps(current_policy(), candidate.subject, skill.handle, words, as_json=as_json)
+        _show_steps(current_policy(), candidate.subject, skill.handle, words, scans=scans, as_json=as_json)
 
     with_host(options, action, name=name, on=on)
 
@@ -116,9 +122,17 @@ def _source_subject(source: str, skill: str = "", digest: str = "", signer: str 
     return Subject(entry=entry, sources=(place,), signature=signature)
 
 
-def _show_steps(loaded: LoadedPolicy, subject: Subject, what: str, state: str, *, as_json: bool) -> None:
+def _show_steps(
+    loaded: LoadedPolicy,
+    subject: Subject,
+    what: str,
+    state: str,
+    *,
+    scans: Sequence[Scan] = (),
+    as_json: bool,
+) -> None:
     from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.screen import Screen, scan_rows, show_json
     from skillwire.trust.policy import judge_steps
 
     policy = loaded.policy
@@ -133,6 +147,7 @@ def _show_steps(loaded: LoadedPolicy, subject: Subject, what: str, state: str, *
                 "allowed": refusal is None,
                 "state": state or None,
                 "message": refusal.message if refusal is not None else None,
+                "scans": [scan.as_json() for scan in scans],
                 "layers": [
                     {
                         "layer": layer.kind.value,
@@ -156,6 +171,7 @@ def _show_steps(loaded: LoadedPolicy, subject: Subject, what: str, state: str, *
                 ("refuses" if why else "passes ", "red" if why else "green"),
                 f"  {rule}  {printable(why)}",
             )
+    screen.pairs(scan_rows(scans))
     if not layers:
         screen.line("  No policy holds here.")
     result = ("refused", "red") if refusal is not None else ("not refused by policy", "green")

@@ -17,13 +17,14 @@ from typing import Final, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
-from skillwire.cli.output import print_stderr, write
+from skillwire.cli.output import print_stderr, printable, write
 from skillwire.text import clean_text, safe_line
-from skillwire.trust import Origin
+from skillwire.trust import Origin, Scan
 
 _UNLIMITED: Final = 100_000
 _LEAST_WIDTH: Final = 40
 _TAB: Final = 4
+_FINDINGS_SHOWN: Final = 10
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -166,3 +167,12 @@ def _columns(descriptor: int) -> int:
         return os.get_terminal_size(descriptor).columns or 80
     except OSError:
         return 80
+
+
+def scan_rows(scans: Iterable[Scan]) -> list[tuple[str, str]]:
+    """The findings of scanners, for a person to read: their texts are cleaned, and quoted as theirs."""
+    rows: list[tuple[str, str]] = []
+    for scan in scans:
+        first, *lines = scan.lines(_FINDINGS_SHOWN)
+        rows += [("scan", printable(first)), *(("", f"│ {printable(line)}") for line in lines)]
+    return rows

@@ -12,13 +12,13 @@ from rich.cells import cell_len
 
 from skillwire.catalog import HostSkill
 from skillwire.cli.output import counted, human_size, printable
-from skillwire.cli.screen import Screen, columns_of, cut, origin_words, padded, show_json
+from skillwire.cli.screen import Screen, columns_of, cut, origin_words, padded, scan_rows, show_json
 from skillwire.consent import ApprovalStatus, State
 from skillwire.host import Event, EventKind, SkillReview
 from skillwire.json_types import JsonValue
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
 from skillwire.text import clean_text, safe_line
-from skillwire.trust import ChangeKind, SignatureVerdict, shown_path
+from skillwire.trust import ChangeKind, Scan, SignatureVerdict, shown_path
 
 if TYPE_CHECKING:
     from skillwire.host import ServedTemplate, ServerState, SkillHost, Usage
@@ -51,6 +51,8 @@ class SkillRow:
     """How the host's style marks where it comes from, if it does."""
     signature: SignatureVerdict | None = None
     """Who signed it, if requested."""
+    scans: tuple[Scan, ...] = ()
+    """The findings of the scanners of the policy, if requested."""
     also_on: tuple[str, ...] = ()
     """Where the same files are under the same name."""
 
@@ -148,6 +150,7 @@ def show_skill(screen: Screen, row: SkillRow, place: str, listed: Sequence[str] 
             *(("differs", printable(path)) for path in (row.signature.differing if row.signature else ())),
             ("signer", f"changed: it {printable(change)}" if (change := row.status.signer_change) else ""),
             ("note", _doubts(row)),
+            *scan_rows(row.scans),
         ]
     )
     screen.line()
@@ -198,6 +201,7 @@ def skill_json(row: SkillRow) -> dict[str, object]:
             "changes": [{"uri": change.uri, "kind": change.kind.value} for change in status.changes],
         },
         "signature": row.signature.as_json() if row.signature is not None else None,
+        "scans": [scan.as_json() for scan in row.scans],
         "file_count": files,
         "bytes": None if files is None else entry.total_size,
     }

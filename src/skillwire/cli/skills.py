@@ -194,7 +194,8 @@ def show(
             raise
         pinned = Pinned.find(skill.entry.name, options.publishers) if skill.origin.is_local else None
         signature = await host.admin.signature(skill)
-        row = SkillRow(skill, host.admin.status(skill), signature=signature)
+        scans = await host.admin.scan(skill)
+        row = SkillRow(skill, host.admin.status(skill), signature=signature, scans=scans)
         wanted = path or (SKILL_FILE if text else None)
         digest = shown_digest(skill.entry)
         if digest is None and row.status.state is not State.REFUSED:

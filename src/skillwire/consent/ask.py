@@ -18,7 +18,7 @@ from skillwire.clients import running_agent
 from skillwire.errors import ApprovalRequired
 from skillwire.skill import DYNAMIC, NO_SIZE, SetDigest, SkillEntry, SkillResource, path_below, skill_root
 from skillwire.text import safe_line
-from skillwire.trust import NO_GRANTS, FileChange, Grants, Reason, SignatureVerdict, VerifiedFile
+from skillwire.trust import NO_GRANTS, FileChange, Grants, Reason, Scan, SignatureVerdict, VerifiedFile
 from skillwire.words import counted
 
 
@@ -38,6 +38,8 @@ class ApprovalRequest:
     """Who signed it as it is now, over which of its files. It does not replace an approval."""
     signer_change: str
     """How its signer changed since the last approval or load: show it as prominently as `changes`."""
+    scans: tuple[Scan, ...] = ()
+    """The findings of the scanners of the policy, or why there are none: show these too."""
     digest: SetDigest | None
     """Of the files that would be approved; `None` for a dynamic skill, where that is what was retrieved."""
     seen_digest: SetDigest | None = None

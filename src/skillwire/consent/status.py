@@ -88,6 +88,7 @@ class ApprovalStatus:
 
 def status_of(candidate: AdmissionRequest, *, limits: Limits) -> ApprovalStatus:
     """The result that a load would have, determined without loading."""
+    candidate = candidate.before_scan
     try:
         entry = check_entry(candidate.entry, limits=limits)
     except SkillwireError as error:

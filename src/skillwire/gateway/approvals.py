@@ -17,6 +17,7 @@ from skillwire.trust import (
     AdmissionRequest,
     FileChange,
     ResourceSet,
+    Scan,
     approve,
     check_entry,
     is_outdated,
@@ -36,6 +37,8 @@ class CallerQuestion:
     """Every file that a yes covers."""
     changes: tuple[FileChange, ...] = ()
     """Differences from the version that was approved before."""
+    scans: tuple[Scan, ...] = ()
+    """The findings of the scanners of the policy."""
 
     @property
     def seen(self) -> ResourceSet:

@@ -109,6 +109,9 @@ def question_text(question: CallerQuestion) -> str:
         lines.append(f"Since you approved it, {safe_line(path, limit=80)} was {change.kind}.")
     if tools := requested_tools(entry.frontmatter.get("allowed-tools")):
         lines.append(f"It asks for tools, which are not granted: {safe_line(' '.join(tools), limit=200)}")
+    for scan in question.scans:
+        first, *found = scan.lines(_FILES_SHOWN)
+        lines += [f"Scanned by {first}", *(f'- "{line}"' for line in found)]
     if question.digest is not None:
         lines.append(f"Digest: {question.digest}")
     lines.append("A skill is instructions that your agent will follow. Approve it only if you trust it.")

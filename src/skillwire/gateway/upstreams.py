@@ -423,14 +423,17 @@ class Upstream:
             call.cancel()
 
     async def check_publishers(self, offer: Offer) -> None:
-        """Refuse a skill that lacks the signature of a publisher whom its server must have."""
-        if offer in self._signed:
-            return
+        """Refuse a skill that lacks the signature of a publisher whom its server must have, or in which a
+        scanner of the policy found too much.
+        """
         skill = offer.skill
         try:
-            await self._call(
-                skill.origin, skill.uri, "publishers", lambda: self.host.feed.check_publishers(skill)
-            )
+            if offer not in self._signed:
+                await self._call(
+                    skill.origin, skill.uri, "publishers", lambda: self.host.feed.check_publishers(skill)
+                )
+            # Not as a call of its server, which is not slow when a scanner is.
+            await self.host.feed.check_scans(skill)
         except (ApprovalRequired, VerificationError, FormatError) as error:
             self._fail(offer.skill, str(error))
             raise SourceError(str(error)) from None

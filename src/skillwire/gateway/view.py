@@ -45,7 +45,7 @@ from skillwire.skill import (
     split_uri,
 )
 from skillwire.sources import Change, DirectoryChild, Read, Source, listed_directory
-from skillwire.trust import Allowed, ApprovalMode, Ask, Denied, Origin, Purpose, admit
+from skillwire.trust import Allowed, ApprovalMode, Ask, Denied, Origin, Purpose, Scan, admit
 
 _log = logging.getLogger("skillwire.gateway")
 
@@ -327,7 +327,8 @@ class CallerSource(Source):
             self.caller, offer
         ):
             return True  # This is the case for most of ten thousand skills.
-        return not isinstance(admit(self.approvals.candidate(self.caller, offer), Purpose.LOAD), Allowed)
+        candidate = self.approvals.candidate(self.caller, offer).before_scan
+        return not isinstance(admit(candidate, Purpose.LOAD), Allowed)
 
     def _approval_mode(self, offer: Offer) -> ApprovalMode:
         return offer.upstream.host.feed.approval_mode(offer.skill.origin)
@@ -371,8 +372,12 @@ class CallerSource(Source):
         offer = self.known_owner(uri)
         if offer is None or offer.uri != uri or self.is_waiting(offer) or self._is_undecidable(offer):
             return None
-        if not offer.upstream.host.feed.is_permitted(offer.skill):
+        feed = offer.upstream.host.feed
+        if not feed.is_permitted(offer.skill):
             return None
+        candidate = feed.candidate(offer.skill)
+        if candidate.before_scan is not candidate:
+            return None  # It has to be scanned first.
         return await offer.upstream.at_hand(offer)
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
@@ -423,7 +428,7 @@ class CallerSource(Source):
             f"{offer.uri} is {status.words}",
             offer=offer,
             reason=decision.reason,
-            question=_question(offer, decision, files),
+            question=_question(offer, decision, files, tuple((candidate.scans or {}).values())),
             status=status,
         )
 
@@ -544,7 +549,10 @@ class CallerSource(Source):
         self._changed.set()
 
 
-def _question(offer: Offer, decision: Ask | Denied, files: Sequence[SkillResource]) -> CallerQuestion | None:
+def _question(
+    offer: Offer, decision: Ask | Denied, files: Sequence[SkillResource], scans: tuple[Scan, ...]
+) -> CallerQuestion | None:
     if isinstance(decision, Denied):
         return None
-    return CallerQuestion(offer, offer.digest, covered_files(offer.skill.entry, files), decision.changes)
+    covered = covered_files(offer.skill.entry, files)
+    return CallerQuestion(offer, offer.digest, covered, decision.changes, scans)

@@ -13,7 +13,7 @@ from pathlib import Path
 from skillwire.catalog import HostSkill, SkillTable
 from skillwire.consent import ApprovalStatus, ConsentStore, Decision, State, status_of
 from skillwire.errors import FormatError, SkillNotFound, SkillwireError
-from skillwire.host.approver import Approver, changed_meanwhile
+from skillwire.host.approver import Approver, Case, changed_meanwhile
 from skillwire.host.cache import SkillCache
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.inventory import Inventory
@@ -48,6 +48,7 @@ from skillwire.trust import (
     Grants,
     Origin,
     Publisher,
+    Scan,
     SignatureVerdict,
     VerifiedFile,
     check_entry,
@@ -148,8 +149,7 @@ async def compare(
     preview: Callable[[str], Awaitable[VerifiedFile]],
     approved: Callable[[SkillUri], Awaitable[bytes | None]],
 ) -> tuple[FileComparison, ...]:
-    """Every file that changed since the skill was approved, with both versions as far as they are
-    available."""
+    """Every file that changed since the skill was approved, both versions as far as they are available."""
     root = skill_root(review.skill.uri)
     compared: list[FileComparison] = []
     for change in review.status.changes:
@@ -223,8 +223,7 @@ class HostAdmin:
 
     def watch(self, tell: Callable[[], None]) -> None:
         """Call a function whenever something changed that a person may be shown: a decision of another
-        process, the configuration, or when a server was listed. What happens to skills is in `host.log`.
-        """
+        process, the configuration, or when a server was listed. What happens to skills is in `host.log`."""
         self._watchers.append(tell)
 
     # What is known of a skill
@@ -246,8 +245,7 @@ class HostAdmin:
     ) -> SignatureVerdict:
         """Who signed a skill, over which of its files. At most its signature file is fetched.
 
-        With `publishers`, these are recognized instead of the host's.
-        """
+        With `publishers`, these are recognized instead of the host's."""
         return await self._approver.signatures.check(skill, self._fetcher.preview, publishers)
 
     def known_signature(self, skill: HostSkill) -> SignatureVerdict | None:
@@ -262,19 +260,21 @@ class HostAdmin:
     async def check_signatures(self, skills: Iterable[HostSkill] | None = None) -> None:
         """Check the signatures of these skills concurrently, or of all whose origin requires a publisher.
 
-        `status` then knows which of them are refused.
-        """
+        `status` then knows which of them are refused."""
         signatures = self._approver.signatures
         if skills is None:
             required = cache(signatures.required)
             skills = [one for one in self._registry.skills(disabled=True) if required(one.origin)]
         await signatures.check_all(skills, self._fetcher.preview)
 
+    async def scan(self, skill: HostSkill) -> tuple[Scan, ...]:
+        """The findings of the policy's scanners in a skill, for a person who decides about it."""
+        return await self._approver.scan(skill, self._fetcher.all_files(skill))
+
     def review(self, skill: HostSkill, *, caller: str = "") -> SkillReview:
         """The review of a skill, for a person who decides about it. The user is not asked.
 
-        With `caller`, what a caller of a gateway is shown: their approval status instead of the user's.
-        """
+        With `caller`, what a caller of a gateway is shown: their approval status instead of the user's."""
         return SkillReview(skill, self._approver.status(skill, caller=caller))
 
     async def compare(self, review: SkillReview) -> tuple[FileComparison, ...]:
@@ -309,15 +309,13 @@ class HostAdmin:
     ) -> None:
         """Every file of skills as `preview` gives it, `together` at once from each server.
 
-        `on_skill` gets a skill's files when they are all there, or the reason why they are not.
-        """
+        `on_skill` gets a skill's files when they are all there, or the reason why they are not."""
         await self._fetcher.preview_skills(skills, together=together, on_file=on_file, on_skill=on_skill)
 
     async def fetch_files(self, name: str, *, server: str | None = None) -> SkillFiles:
         """Every file of a skill, for a user who decides on it now, and the digest to approve it by.
 
-        Of a skill whose entry lists no files these are its `SKILL.md` and what its server lists below it.
-        """
+        Of a skill whose entry lists no files these are its `SKILL.md` and what its server lists below it."""
         return await self._fetcher.fetch_files(await self._resolver.find(name, server))
 
     # What the user decides
@@ -358,6 +356,7 @@ class HostAdmin:
         current, entry = await self._shown(skill, digest, server)
         case = await self._approver.open(current, entry)
         await self._approver.check_publishers(case, self._fetcher.preview)
+        await self._approver.check_scans(case, self._fetcher.all_files(current))
         if keep_files:
             await self._fetcher.keep(current, entry)
         return await self._approver.approve(current, entry, grants, how=how, caller=caller)
@@ -403,6 +402,7 @@ class HostAdmin:
         entry = check_entry(skill.entry, limits=self._limits)
         case = await self._approver.open(skill, entry)
         await self._approver.check_publishers(case, self._fetcher.preview)
+        await self._approver.check_scans(case, self._fetcher.all_files(skill))
         current = await self._fetcher.fetch_files(skill)
         if current.digest != digest:
             raise changed_meanwhile(skill, current.digest, ())
@@ -548,8 +548,16 @@ class SkillFeed:
         """Check who signed a skill, if that matters; refuse it if a required publisher did not."""
         signatures = self._approver.signatures
         if signatures.required(skill.origin) or signatures.publishers or self._registration.policy_revision:
-            case = await self._approver.open(skill, check_entry(skill.entry, limits=self._approver.limits))
-            await self._approver.check_publishers(case, self._fetcher.preview)
+            await self._approver.check_publishers(await self._case(skill), self._fetcher.preview)
+
+    async def check_scans(self, skill: HostSkill) -> None:
+        """Have a skill scanned as the policy asks for; refuse it if the policy refuses it for that."""
+        if self._approver.facts(skill).policy.scanners:
+            fetch = self._fetcher.all_files(skill)
+            await self._approver.check_scans(await self._case(skill), fetch, everything=True)
+
+    async def _case(self, skill: HostSkill) -> Case:
+        return await self._approver.open(skill, check_entry(skill.entry, limits=self._approver.limits))
 
     async def refreshed(self, skill: HostSkill, error: SkillwireError) -> HostSkill:
         """The skill with a new entry, after a check failed (VER-6); raises `error` if there is none."""

@@ -33,6 +33,7 @@ from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind, skill_event
 from skillwire.host.policies import log_refusal
+from skillwire.host.scanners import Fetch, known_scans, scan_skill
 from skillwire.limits import Limits
 from skillwire.skill import (
     DYNAMIC,
@@ -66,6 +67,7 @@ from skillwire.trust import (
     Purpose,
     Reason,
     ResourceSet,
+    Scan,
     SignatureState,
     SignatureVerdict,
     VerifiedFile,
@@ -222,22 +224,39 @@ class Approver:
         """
         if case.facts.require or self.signatures.publishers or case.record.signer:
             await self.signatures.check(case.skill, preview)
-        # What else prevents a load is no matter of who signed it.
-        candidate = replace(
-            self._candidate(case), unavailable="", selected=True, style_refusal="", disabled=False
-        )
-        await self._require(admit(candidate, Purpose.INSTALL), case)
+        await self._require(admit(self._usable(case).before_scan, Purpose.INSTALL), case)
+
+    async def check_scans(self, case: Case, fetch: Fetch, *, everything: bool = False) -> tuple[Scan, ...]:
+        """Scan a skill where a threshold of the policy asks for it, and refuse what the policy refuses then.
+        With `everything`, also by scanners whose findings are only shown, for a person who is asked.
+        """
+        policy = case.facts.policy
+        if not policy.scanners or not (everything or policy.thresholds):
+            return ()
+        scans = await scan_skill(policy, case.entry, fetch, everything=everything, limits=self.limits)
+        await self._require(admit(self._usable(case), Purpose.INSTALL), case)
+        return scans
+
+    async def scan(self, skill: HostSkill, fetch: Fetch) -> tuple[Scan, ...]:
+        """The findings of the scanners of the policy in a skill. Nothing is refused."""
+        return await scan_skill(self.facts(skill).policy, skill.entry, fetch, limits=self.limits)
+
+    def _usable(self, case: Case) -> AdmissionRequest:
+        """The candidate, without what else prevents a load."""
+        return replace(self._candidate(case), unavailable="", selected=True, style_refusal="", disabled=False)
 
     async def obtain(
         self,
         case: Case,
         preview: Preview,
         *,
+        fetch: Fetch,
         files: Sequence[VerifiedFile] = (),
         others: Callable[[], Awaitable[Sequence[VerifiedFile]]] | None = None,
     ) -> Grants:
         """The grants of an approved skill; asks the user if possible.
 
+        `fetch` reads all files of a skill that lists them, for scanners of a policy, if the user is asked.
         `files` are those of a dynamic skill that are to be used now. If the user has to be asked, `others`
         reads more files of it, and the question is about all of these: exactly these bytes are shown, named
         and approved.
@@ -268,6 +287,7 @@ class Approver:
             return await self.approved_bytes(skill, skill_file(entry, path), before)
 
         signature = await self.signatures.check(skill, preview)
+        scans = await self.check_scans(case, fetch, everything=True)
         request = ApprovalRequest(
             skill=skill,
             files=covered_files(
@@ -279,6 +299,7 @@ class Approver:
             requested_tools=requested_tools(entry.frontmatter.get("allowed-tools")),
             signature=signature,
             signer_change=self._candidate(case).signer_change,
+            scans=scans,
             digest=shown_digest(entry),
             seen_digest=seen_digest(entry, seen) if entry.is_dynamic else None,
             preview=look,
@@ -489,7 +510,8 @@ class Approver:
 
     def _candidate(self, case: Case, seen: ResourceSet = frozenset()) -> AdmissionRequest:
         known = self.signatures.known(case.skill)
-        facts = replace(case.facts, entry=case.entry, seen=seen, signature=known)
+        scans = known_scans(case.facts.policy, case.entry)
+        facts = replace(case.facts, entry=case.entry, seen=seen, signature=known, scans=scans)
         return consider(facts, case.record, session=case.once or self.store.session(case.key))
 
     def facts_of(self, skill: HostSkill) -> AdmissionRequest:
@@ -497,7 +519,8 @@ class Approver:
         facts = self.facts(skill)
         nested = is_nested(skill.uri, self.registry.uris(skill.origin))
         require, signature = self.signatures.required(skill.origin), self.signatures.known(skill)
-        return replace(facts, nested=nested, require=require, signature=signature)
+        scans = known_scans(facts.policy, skill.entry)
+        return replace(facts, nested=nested, require=require, signature=signature, scans=scans)
 
     async def _read(self, skill: HostSkill, key: Key) -> Record:
         """The record, with what other processes approved and revoked since."""

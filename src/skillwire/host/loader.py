@@ -3,8 +3,9 @@
 Loading takes these steps, in this order; each file read later takes steps 4 and 5, and 6 if it applies.
 
 1. The entry is sound and within the limits; otherwise nothing is fetched (ENT-2, ENT-6).
-2. The publishers signed it whom its origin must have. At most the signature file is fetched for that.
-3. It is approved as its entry is now, or the user is asked, before a byte is fetched (SEC-5, SEC-6).
+2. The publishers signed it whom its origin must have. At most the signature file is fetched for that. Only
+   the scanners of a policy get all files before anybody is asked; their findings may refuse it.
+3. It is approved as its entry is now, or the user is asked, before a byte is loaded (SEC-5, SEC-6).
 4. The bytes come from the cache, where their digest is computed again, or from the server (SEC-8, VER-5).
 5. The bytes are verified against the entry (VER-1, VER-2).
 6. A dynamic skill promises no digests, so step 3 is taken here: the files that its server lists are read too,
@@ -39,6 +40,7 @@ from skillwire.errors import (
 )
 from skillwire.host.approver import Approver, skill_facts
 from skillwire.host.cache import SkillCache
+from skillwire.host.scanners import Fetch
 from skillwire.host.usage import SkillUse
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SKILL_FILE, Digest, SetDigest, SkillEntry, SkillUri
@@ -255,6 +257,15 @@ class Fetcher:
         if file.bound and not is_cached and not skill.origin.is_local:
             await self.cache.store(file)
         return file
+
+    def all_files(self, skill: HostSkill) -> Fetch:
+        """A call that fetches every file that an entry lists, verified and cached."""
+
+        async def fetch() -> list[VerifiedFile]:
+            resources = () if skill.entry.resources is DYNAMIC else skill.entry.resources
+            return [await self.fetch(skill, resource.uri) for resource in resources]
+
+        return fetch
 
     async def keep(self, skill: HostSkill, entry: CheckedEntry) -> None:
         """Fetch, verify and cache every file that the user approves, to compare later versions with them."""
@@ -474,9 +485,11 @@ class Loader:
         # Step 2.
         case = await self.approver.open(skill, entry)
         await self.approver.check_publishers(case, self.fetcher.preview)
-        # Step 3. SEC-5, SEC-6: approved as it is now, before a byte is fetched.
+        fetch = self.fetcher.all_files(skill)
+        await self.approver.check_scans(case, fetch)
+        # Step 3. SEC-5, SEC-6: approved as it is now, before a byte is loaded.
         if entry.resources is not DYNAMIC:
-            await self.approver.obtain(case, self.fetcher.preview)
+            await self.approver.obtain(case, self.fetcher.preview, fetch=fetch)
         # Steps 4 and 5. SEC-8, VER-1, VER-2.
         data, is_cached = await self.fetcher.fetch_bytes(entry, skill.origin, entry.uri)
         verified = verify_skill_md(entry, data, skill.origin, limits=self.limits)
@@ -490,7 +503,9 @@ class Loader:
                 listed.extend(await self.fetcher.listed(skill, entry, retrieved=len(data)))
                 return listed
 
-            await self.approver.obtain(case, self.fetcher.preview, files=[verified.file], others=others)
+            await self.approver.obtain(
+                case, self.fetcher.preview, fetch=fetch, files=[verified.file], others=others
+            )
         # Step 7. VER-3: held until it is released, unless the approval was revoked meanwhile.
         shown = seen if entry.is_dynamic else frozenset[tuple[SkillUri, Digest]]()
         once = case.once
@@ -512,9 +527,11 @@ class Loader:
         if entry.is_dynamic:
             held.retrieved += len(data)
             # Step 6. SEC-6: a question is about this file alone. What was agreed to for this load counts.
-            case = await self.approver.open(self._registered(key), entry)
+            skill = self._registered(key)
+            case = await self.approver.open(skill, entry)
             case.once = held.once
-            await self.approver.obtain(case, self.fetcher.preview, files=[file])
+            fetch = self.fetcher.all_files(skill)
+            await self.approver.obtain(case, self.fetcher.preview, fetch=fetch, files=[file])
             held.once = case.once
             held.seen = held.seen | seen_set([file])
         if self._held.get(key) is not held:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -28,6 +29,7 @@ from skillwire.host.loader import Fetcher, Loader
 from skillwire.host.model import CatalogCache, ModelActions, OfferedSkills, ReadCallback, ResourceReader
 from skillwire.host.policies import current_policy
 from skillwire.host.registration import Registration, folded_names
+from skillwire.host.scanners import known_scans, scan_revision
 from skillwire.host.search import Resolver, SkillSearch
 from skillwire.host.sources import ListingCache
 from skillwire.host.styles.base import RenderContext, Style
@@ -282,14 +284,16 @@ class HostComponents:
         return [held.entry.uri for held in self.loader.held if held.origin == origin]
 
     def _light_request(self, skill: HostSkill) -> AdmissionRequest:
-        return self.registration.light_candidate(skill.origin, skill.entry)
+        candidate = self.registration.light_candidate(skill.origin, skill.entry)
+        scans = known_scans(candidate.policy, skill.entry)
+        return candidate if scans is None else replace(candidate, scans=scans)
 
     def _source_names(self, origin: Origin) -> tuple[str, ...]:
         return self.origins.source_names(origin)
 
-    def _offer_revision(self) -> tuple[int, int]:
-        """Return a number pair that changes when a model may be told of other skills."""
-        return self.approvals.decline_revision, self.registration.policy_revision
+    def _offer_revision(self) -> tuple[int, ...]:
+        """Return numbers that change when a model may be told of other skills."""
+        return self.approvals.decline_revision, self.registration.policy_revision, scan_revision()
 
     def _required_publishers(self, origin: Origin) -> tuple[str, ...]:
         return self.origins.required_publishers(origin)

@@ -33,6 +33,7 @@ from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, read_archive, split_skills
 from skillwire.skill import (
+    DYNAMIC,
     SKILL_FILE,
     Digest,
     SkillEntry,
@@ -49,12 +50,16 @@ from skillwire.trust import (
     SIGNATURE_FILE,
     UNSIGNED,
     CheckedEntry,
+    Origin,
     Publisher,
+    Scan,
     SignatureVerdict,
+    VerifiedFile,
     check_entry,
     check_signature,
     signer_change,
     signer_text,
+    verify_file,
 )
 
 
@@ -71,6 +76,8 @@ class Candidate:
     """Who signed these files, according to the user's publishers."""
     entry: CheckedEntry | None = None
     """The server's entry, when it came from one."""
+    scans: tuple[Scan, ...] = ()
+    """The findings of the scanners of the policy, once it was scanned."""
 
     @property
     def name(self) -> str:
@@ -84,6 +91,13 @@ class Candidate:
     def blobs(self) -> dict[Digest, bytes]:
         """The bytes by digest, as the version store keeps them."""
         return {file.digest: self.files[file.path] for file in self.skill.files}
+
+    def verified(self) -> list[VerifiedFile]:
+        """Every file, verified against the list of files."""
+        entry, origin = self.local_entry, Origin.project("install")
+        resources = () if entry.resources is DYNAMIC else entry.resources
+        by_uri = {make_uri([self.name, *path.split("/")]): data for path, data in self.files.items()}
+        return [verify_file(entry, one.uri, by_uri[one.uri], origin) for one in resources]
 
     def for_targets(self, targets: Iterable[str]) -> Candidate:
         return replace(self, skill=replace(self.skill, targets=tuple(sorted(targets))))
@@ -101,6 +115,8 @@ class FetchFailure:
     """The name of a skill; where no name is known yet, its path in the source, or the source as the user
     wrote it."""
     error: SkillwireError
+    scans: tuple[Scan, ...] = ()
+    """The findings of the scanners of the policy, if it was scanned."""
 
 
 @dataclass(frozen=True, slots=True)

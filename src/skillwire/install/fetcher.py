@@ -23,6 +23,7 @@ import anyio.to_thread
 from skillwire.errors import PolicyRefused, RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.files import expand_user
 from skillwire.host.policies import current_policy, log_refusal
+from skillwire.host.scanners import known_scans, scan_skill
 from skillwire.install.candidates import (
     Candidate,
     Check,
@@ -47,6 +48,7 @@ from skillwire.trust import (
     Purpose,
     SignatureState,
     SignatureVerdict,
+    VerifiedFile,
     admit,
 )
 from skillwire.trust.policy import git_name, url_name
@@ -132,14 +134,32 @@ class SkillFetcher:
         return FetchResult(tuple(ordered), tuple(sorted(failures, key=lambda one: one.what)))
 
     def refusal(self, candidate: Candidate) -> FetchFailure | None:
-        """The failure of a skill that the policy refuses, or that required publishers did not sign."""
+        """The failure of a skill that the policy refuses, or that required publishers did not sign.
+
+        What has not been scanned yet is decided without that: `scanned` does it, before it is installed.
+        """
+        return self._refusal(candidate, is_final=False)
+
+    async def scanned(self, candidate: Candidate) -> Candidate | FetchFailure:
+        """The skill with what the scanners of the policy found in it, or its failure if that refuses it."""
+        policy = (await anyio.to_thread.run_sync(current_policy, self.base)).policy
+
+        async def files() -> list[VerifiedFile]:
+            return candidate.verified()
+
+        scans = await scan_skill(policy, candidate.local_entry, files, limits=self.limits)
+        return self._refusal(candidate, is_final=True) or replace(candidate, scans=scans)
+
+    def _refusal(self, candidate: Candidate, *, is_final: bool) -> FetchFailure | None:
         facts = self.facts(candidate.skill, candidate.entry or candidate.local_entry, candidate.signature)
-        return self._failure(candidate.skill, admit(facts, Purpose.INSTALL))
+        facts = facts if is_final else facts.before_scan
+        failure = self._failure(candidate.skill, admit(facts, Purpose.INSTALL))
+        return failure and replace(failure, scans=tuple((facts.scans or {}).values()))
 
     def locked_refusal(self, skill: LockedSkill) -> FetchFailure | None:
         """The failure of a pinned skill that the policy refuses, by what the lock says about it."""
         facts = self.facts(skill, locked_entry(skill), claimed_signature(skill.signer))
-        decision = admit(replace(facts, require=()), Purpose.INSTALL)
+        decision = admit(replace(facts.before_scan, require=()), Purpose.INSTALL)
         return self._failure(skill, decision)
 
     def facts(self, skill: LockedSkill, entry: SkillEntry, signature: SignatureVerdict) -> AdmissionRequest:
@@ -151,6 +171,7 @@ class SkillFetcher:
             entry=entry,
             require=tuple(self.publishers_for(skill)),
             signature=signature,
+            scans=known_scans(loaded.policy, entry),
             policy=loaded.policy,
             sources=sources,
             team=loaded.team(entry, sources),

@@ -91,6 +91,7 @@ class Installer:
         )
 
     async def _decided(self, proposal: Proposal, decide: Decide, force: Iterable[str]) -> InstallReport:
+        proposal = await self.scan(proposal)
         grants: Mapping[str, Grants] = await decide(proposal) if proposal.candidates else {}
         report = await self.install(proposal.candidates, grants, force=force)
         current = (*report.current, *(candidate.name for candidate in proposal.known))
@@ -112,6 +113,16 @@ class Installer:
         skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
         return propose(await self.upstream.fetch_latest(skills), lock, None)
 
+    async def scan(self, proposal: Proposal) -> Proposal:
+        """The proposal with what the scanners of the policy found; what they refuse is a failure."""
+        made = [await self.upstream.scanned(candidate) for candidate in proposal.candidates]
+        refused = (one for one in made if isinstance(one, FetchFailure))
+        return replace(
+            proposal,
+            candidates=tuple(one for one in made if isinstance(one, Candidate)),
+            failures=(*proposal.failures, *refused),
+        )
+
     async def install(
         self,
         candidates: Sequence[Candidate],
@@ -128,8 +139,9 @@ class Installer:
         accepted: list[Candidate] = []
         for candidate in candidates:
             # Also for a version that was stored before: what is revoked is not installed again.
-            if refusal := self.upstream.refusal(candidate):
-                refused.append(refusal)
+            scanned = await self.upstream.scanned(candidate)
+            if isinstance(scanned, FetchFailure):
+                refused.append(scanned)
                 continue
             missing = candidate.skill.powers.missing(grants.get(candidate.name, NO_GRANTS))
             if candidate.name not in grants:
@@ -262,6 +274,8 @@ class Installer:
         missing = {skill.name: skill for skill in needed if not store.has(skill)}
         failures: list[FetchFailure] = []
         unstored = ""
+        scans = bool(current_policy(self.upstream.base).policy.thresholds)
+        unscanned: list[LockedSkill] = []
 
         def write(name: str, files: Mapping[str, bytes] | None = None) -> None:
             for step in steps.pop(name):
@@ -278,7 +292,9 @@ class Installer:
                 fetching.cancel()
                 return
             fetched[skill.name] = replace(candidate, files={})
-            if failure := self._untrusted(skill):
+            if scans:
+                unscanned.append(skill)
+            elif failure := self._untrusted(skill):
                 failures.append(failure)
             else:
                 write(skill.name, candidate.files)
@@ -286,7 +302,9 @@ class Installer:
                 fetching.cancel()
 
         for skill in needed:
-            if skill.name not in missing and (failure := self._untrusted(skill)):
+            if skill.name not in missing and (
+                failure := self._untrusted(skill) or await self._unclean(skill)
+            ):
                 failures.append(failure)
         failed = {failure.what for failure in failures}
         for name in [one for one in steps if one not in missing and one not in failed]:
@@ -294,6 +312,11 @@ class Installer:
         with anyio.CancelScope() as fetching:
             if missing and not run.is_over:
                 failures += await self.upstream.fetch_pinned(tuple(missing.values()), write_fetched)
+        for skill in unscanned:
+            if failure := self._untrusted(skill) or await self._unclean(skill):
+                failures.append(failure)
+            else:
+                write(skill.name)
         failed = {failure.what for failure in failures}
         for name in [one for one in steps if one not in failed]:
             if unstored:
@@ -325,6 +348,13 @@ class Installer:
             f"{signer_words(actual)}: it is not installed"
         )
         return FetchFailure(skill.name, VerificationError(words, uri=skill.name))
+
+    async def _unclean(self, skill: LockedSkill) -> FetchFailure | None:
+        """The failure of a stored skill that the policy refuses for what scanners find in it."""
+        if not current_policy(self.upstream.base).policy.thresholds:
+            return None
+        scanned = await self.upstream.scanned(self._kept_candidate(skill))
+        return scanned if isinstance(scanned, FetchFailure) else None
 
     def _kept_candidate(self, skill: LockedSkill) -> Candidate:
         """A version whose bytes are stored here, checked again."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, cast
 
 from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
 from skillwire.host.config.policy import OWN_REGISTRY
 from skillwire.host.policies import current_policy, log_refusal
+from skillwire.host.scanners import known_scans, run_scanners
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
+    DYNAMIC,
     SCHEME,
     SKILL_FILE,
     Digest,
@@ -29,7 +31,17 @@ from skillwire.skill import (
 )
 from skillwire.skill.uris import check_portable
 from skillwire.text import shown
-from skillwire.trust import AdmissionRequest, Denied, Origin, Purpose, admit, check_signature, require
+from skillwire.trust import (
+    AdmissionRequest,
+    Denied,
+    Origin,
+    Purpose,
+    admit,
+    check_entry,
+    check_signature,
+    require,
+    verify_file,
+)
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
@@ -53,13 +65,8 @@ class SkillPath:
         return root_uri(self.namespace, self.name, self.version)
 
 
-def check_policy(draft: Publication, frontmatter: Mapping[str, object], bundle: bytes | None) -> None:
-    """Raise `PolicyRefused` for a version that the policy of this machine does not let be published."""
-    loaded = current_policy()
-    if not loaded.policy.given:
-        return
-    name = str(frontmatter["name"])
-    entry = SkillEntry(
+def _entry(draft: Publication, name: str) -> SkillEntry:
+    return SkillEntry(
         uri=make_uri([draft.namespace, name, SKILL_FILE]),
         frontmatter={"name": name},
         resources=tuple(
@@ -67,11 +74,42 @@ def check_policy(draft: Publication, frontmatter: Mapping[str, object], bundle: 
             for file in draft.files
         ),
     )
+
+
+def scan_draft(draft: Publication, read: Callable[[], Mapping[str, bytes]]) -> None:
+    """Scan a version if the policy of this machine has a scanner that may refuse it; `check_policy` decides.
+
+    `read` gives the files by digest. Not within a transaction: a scanner may take a minute.
+    """
+    policy = current_policy().policy
+    named = {"name": "scanned", "description": "Only its files matter here."}
+    entry = replace(_entry(draft, "scanned"), frontmatter=named)
+    if not policy.thresholds or known_scans(policy, entry) is not None:
+        return
+    data, checked = read(), check_entry(entry)
+    origin = Origin.mcp("registry")
+    resources = zip(draft.files, () if checked.resources is DYNAMIC else checked.resources, strict=True)
+    files = [verify_file(checked, one.uri, data[file.digest], origin) for file, one in resources]
+    run_scanners(policy, [one for one in policy.scanners if one.key in policy.thresholds], files)
+
+
+def check_policy(draft: Publication, frontmatter: Mapping[str, object], bundle: bytes | None) -> None:
+    """Raise `PolicyRefused` for a version that the policy of this machine does not let be published."""
+    loaded = current_policy()
+    if not loaded.policy.given:
+        return
+    name = str(frontmatter["name"])
+    entry = _entry(draft, name)
     files = {file.path: file.digest for file in draft.files}
     signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
     origin, source = Origin.mcp("registry"), f"registry:{OWN_REGISTRY}"
     candidate = AdmissionRequest(
-        origin=origin, entry=entry, signature=signature, policy=loaded.policy, sources=(source,)
+        origin=origin,
+        entry=entry,
+        signature=signature,
+        scans=known_scans(loaded.policy, entry),
+        policy=loaded.policy,
+        sources=(source,),
     )
     decision = admit(candidate, Purpose.INSTALL)
     if isinstance(decision, Denied) and decision.refusal is not None:

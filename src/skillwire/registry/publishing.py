@@ -33,6 +33,7 @@ from skillwire.registry.publications import (
     checked_channel,
     checked_namespace,
     refused,
+    scan_draft,
 )
 from skillwire.registry.queries import counted_text
 from skillwire.registry.schema import (
@@ -116,6 +117,7 @@ class Publishing:
         version with the same files again changes at most the channel. With other files it is a
         `VersionConflict`, also if the version was deleted meanwhile.
         """
+        scan_draft(draft, lambda: self._contents(draft, by))
         with self._store.writing() as connection:
             _require_files(connection, draft, by)
             skill_md = self._data(connection, draft, SKILL_FILE) or b""
@@ -366,6 +368,13 @@ class Publishing:
         if digest is None:
             return None
         return bytes(connection.execute(sa.select(blobs.c.data).where(blobs.c.digest == digest)).scalar_one())
+
+    def _contents(self, draft: Publication, by: str) -> dict[str, bytes]:
+        """Every file of a draft by digest, if this publisher sent it."""
+        with self._store.reading() as connection:
+            _require_files(connection, draft, by)
+            data = self._blobs(connection, draft, blobs.c.data)
+        return {digest: bytes(value) for digest, value in data.items()}
 
     def _archive_digest(self, connection: Connection, draft: Publication) -> Digest:
         data = self._blobs(connection, draft, blobs.c.data)

@@ -129,9 +129,12 @@ def run(
     stopped: threading.Event | None = None,
     any_address: bool = False,
     started: Callable[[Sequence[str]], None] | None = None,
+    program: str = "",
 ) -> RunResult:
-    """Run a plan to its end; blocks. `stopped` ends it early. `started` is told the command."""
-    program = find_bubblewrap()
+    """Run a plan to its end; blocks. `stopped` ends it early. `started` is told the command. `program` is a
+    `bwrap` that was found before.
+    """
+    program = program or find_bubblewrap()
     with ExitStack() as stack:
         # A private folder, which nobody else can write to.
         stage = make_private("run")
@@ -279,7 +282,8 @@ class _Run:
             if self.ended and now > deadline:
                 break
         seconds = time.monotonic() - started
-        process.wait(_END_SECONDS)
+        with suppress(subprocess.TimeoutExpired):  # It was stopped itself: it is killed below.
+            process.wait(_END_SECONDS)
         found = _EXIT.search(self.output["status"])
         if not self.ended and self.cgroup is not None and self.cgroup.ran_out_of_memory():
             self.ended = self._memory_sentence()

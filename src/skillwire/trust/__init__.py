@@ -58,6 +58,10 @@ if TYPE_CHECKING:
     from skillwire.trust.policy import Subject as Subject
     from skillwire.trust.policy import TeamApproval as TeamApproval
     from skillwire.trust.publishers import Publisher as Publisher
+    from skillwire.trust.scans import Finding as Finding
+    from skillwire.trust.scans import FindingLevel as FindingLevel
+    from skillwire.trust.scans import Scan as Scan
+    from skillwire.trust.scans import Scanner as Scanner
     from skillwire.trust.signatures import NO_SIGNER as NO_SIGNER
     from skillwire.trust.signatures import UNSIGNED as UNSIGNED
     from skillwire.trust.signatures import SignatureState as SignatureState
@@ -100,6 +104,7 @@ export(
             "TeamApproval"
         ),
         "publishers": "Publisher",
+        "scans": "Finding FindingLevel Scan Scanner",
         "signatures": (
             "NO_SIGNER UNSIGNED SignatureState SignatureVerdict check_signature claimed_differences "
             "sign_files signer_change signer_text signer_words skill_files"

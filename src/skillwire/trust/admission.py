@@ -9,12 +9,12 @@
 
 A skill that gets here is listed: people see it. To be loaded, it must pass the remaining steps. A model is
 offered it, in the catalog and in search results, unless step 5, 8 or 10 is sure to refuse it. Step 6 does not
-count for that: who signed a skill is not known before something of it is fetched. To be installed or
-published, it must pass steps 5 and 6: the person who does that is asked elsewhere.
+count for that: who signed a skill, and what a scanner finds in it, is not known before something of it is
+fetched. To be installed or published, it must pass steps 5 and 6: whoever does that is asked elsewhere.
 
 5. Policy: no layer of the policy refuses it (`trust/policy.py`). Whatever is granted below is limited by it.
 6. Publisher: if the policy or the configuration requires publishers for the origin, they must have signed
-   these files.
+   these files. If the policy has a scanner with a threshold, it must have scanned them.
 7. Own files: the user's own files need no approval. Those of a project do, because others may have written
    them.
 8. Approval mode `never`: nothing from that server, approved or not.
@@ -32,8 +32,8 @@ Pure: the caller collects the facts in a `AdmissionRequest`, and acts on the dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -54,7 +54,8 @@ from skillwire.trust.approval import (
     resource_set,
 )
 from skillwire.trust.origin import Origin
-from skillwire.trust.policy import NO_POLICY, Policy, Refusal, Subject, TeamApproval, unsigned
+from skillwire.trust.policy import NO_POLICY, Policy, Refusal, Subject, TeamApproval, unscanned, unsigned
+from skillwire.trust.scans import Scan
 from skillwire.trust.signatures import SignatureVerdict, signer_change, signer_text
 
 
@@ -105,6 +106,8 @@ class AdmissionRequest:
     """Who signed the current files; `None` if that has not been checked."""
     signer: str = ""
     """The `signer_text` of its signer when it was last loaded or approved; empty if unknown."""
+    scans: Mapping[str, Scan] | None = None
+    """The findings of the policy's scanners in these files; `None` if it has not been scanned yet."""
     policy: Policy = NO_POLICY
     sources: tuple[str, ...] = ()
     """The names of the place that it comes from, as the patterns of a policy have them."""
@@ -119,8 +122,16 @@ class AdmissionRequest:
             sources=self.sources or (str(self.origin),),
             seen=self.seen,
             signature=self.signature,
+            scans=self.scans,
             team=self.team,
         )
+
+    @property
+    def before_scan(self) -> AdmissionRequest:
+        """The same, to be decided without scanners if it has not been scanned: a load does that first."""
+        if self.scans is not None or not self.policy.thresholds:
+            return self
+        return replace(self, policy=self.policy.without_scanners)
 
     @property
     def signer_change(self) -> str:
@@ -195,6 +206,8 @@ def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
     # 6. Publisher.
     if act in (Purpose.LOAD, Purpose.INSTALL):
         if subject is not None and (refusal := unsigned(skill.policy, subject)):
+            return _refused(skill, refusal)
+        if subject is not None and (refusal := unscanned(skill.policy, subject)):
             return _refused(skill, refusal)
         if missing := missing_publisher(skill):
             return Denied(skill.approval_mode, Reason.DENIED, message=missing)

@@ -7,7 +7,8 @@ refuses for all.
 2. Revoked: the digest of the skill, or of one of its files, must not be used any more.
 3. Sources: what matches `deny` is refused; where there is an `allow`, what does not match it is too.
 4. Publishers: the keys that are pinned for the source must have signed exactly these files.
-5. Approvals: somebody whom the layer names in `by` must have approved exactly these files.
+5. Scanners: none with a threshold found something as bad in these files, and each could scan them.
+6. Approvals: somebody whom the layer names in `by` must have approved exactly these files.
 
 Permissions refuse no skill: they take grants away from it. A layer in the mode `report` decides the same, and
 what it would refuse is only reported.
@@ -33,6 +34,7 @@ from skillwire.trust.approval import (
     seen_digest,
     shown_digest,
 )
+from skillwire.trust.scans import Scan, Scanner
 from skillwire.trust.signatures import SignatureVerdict
 
 USER: Final = "user"
@@ -156,6 +158,7 @@ class PolicyLayer:
     publishers: tuple[PolicyPublisher, ...] = ()
     tools: tuple[tuple[Patterns, Permission], ...] = ()
     scripts: tuple[tuple[Patterns, Permission], ...] = ()
+    scanners: tuple[Scanner, ...] = ()
     by: tuple[str, ...] = ()
     """Who approves: any of these. Without any, approvals are as they are without a policy."""
     revoked: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -190,6 +193,8 @@ class Subject:
     """The files retrieved of a dynamic skill."""
     signature: SignatureVerdict | None = None
     """Who signed it; `None` if that has not been checked, in which case it is not decided by it."""
+    scans: Mapping[str, Scan] | None = None
+    """The findings by the `key` of the scanner; `None` if it has not been scanned, likewise."""
     team: tuple[TeamApproval, ...] = ()
     """The signed approvals of exactly these files, from this source."""
 
@@ -243,6 +248,25 @@ class Policy:
     def needs_team(self) -> bool:
         """Whether any layer says who approves."""
         return any(layer.by for layer in self.layers)
+
+    @cached_property
+    def scanners(self) -> tuple[Scanner, ...]:
+        """The scanners of all layers, each command once, with the shortest time that a layer gives it."""
+        found: dict[str, Scanner] = {}
+        for one in (one for layer in self.layers for one in layer.scanners):
+            known = found.setdefault(one.key, one)
+            found[one.key] = replace(known, seconds=min(known.seconds, one.seconds))
+        return tuple(found.values())
+
+    @cached_property
+    def thresholds(self) -> frozenset[str]:
+        """The keys of the scanners whose findings refuse skills, or would if their layer were enforced."""
+        return frozenset(one.key for layer in self.layers for one in layer.scanners if one.refuse is not None)
+
+    @cached_property
+    def without_scanners(self) -> Policy:
+        """The same layers as far as they decide without a scan."""
+        return Policy(tuple(replace(layer, scanners=()) for layer in self.given))
 
     @property
     def publishers(self) -> tuple[PolicyPublisher, ...]:
@@ -331,7 +355,10 @@ def judge(layer: PolicyLayer, subject: Subject, *, approvals: bool = True) -> Re
     # 4. Publishers.
     if subject.signature is not None and (missing := missing_signer(layer, subject)):
         return missing
-    # 5. Approvals.
+    # 5. Scanners.
+    if subject.scans is not None and (failed := failed_scan(layer, subject)):
+        return failed
+    # 6. Approvals.
     if approvals and layer.by and USER not in layer.by and not _by_team(layer, subject):
         who = " or ".join(layer.by)
         words = f"it needs an approval signed by {who}: `skillwire approvals request` asks for one"
@@ -358,6 +385,7 @@ def judge_steps(layer: PolicyLayer, subject: Subject) -> list[tuple[str, str]]:
             f"publishers.{one.name}": (one.require.texts, replace(bare, publishers=(one,)))
             for one in layer.publishers
         },
+        **{f"scanners.{one.name}": (one.refuse, replace(bare, scanners=(one,))) for one in layer.scanners},
         "approvals.by": (layer.by, replace(bare, by=layer.by, publishers=layer.publishers)),
     }
     steps: list[tuple[str, str]] = []
@@ -396,11 +424,31 @@ def missing_signer(layer: PolicyLayer, subject: Subject) -> Refusal | None:
     return None
 
 
+def failed_scan(layer: PolicyLayer, subject: Subject) -> Refusal | None:
+    """The refusal of a skill in which a scanner found too much. What was not scanned is not clean."""
+    for one in layer.scanners:
+        if one.refuse is None:
+            continue
+        scan = (subject.scans or {}).get(one.key)
+        if scan is None:
+            return Refusal(layer, f"scanners.{one.name}", "it has not been scanned")
+        if scan.problem or scan.worst >= one.refuse:
+            return Refusal(layer, f"scanners.{one.name}", scan.words)
+    return None
+
+
 def unsigned(policy: Policy, subject: Subject) -> Refusal | None:
     """The first refusal for want of a signature, of a layer that is enforced."""
     if not policy.asks_signers:
         return None
     return next((one for layer in policy.enforced if (one := missing_signer(layer, subject))), None)
+
+
+def unscanned(policy: Policy, subject: Subject) -> Refusal | None:
+    """The first refusal for want of a clean scan, of a layer that is enforced."""
+    if not policy.thresholds:
+        return None
+    return next((one for layer in policy.enforced if (one := failed_scan(layer, subject))), None)
 
 
 def _by_team(layer: PolicyLayer, subject: Subject) -> list[tuple[str, TeamApproval]]:

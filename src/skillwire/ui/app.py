@@ -186,6 +186,7 @@ class ReviewApp:
             tasks.start_soon(self._live.run)
             tasks.start_soon(self._check_signatures)
             tasks.start_soon(self._check_texts)
+            tasks.start_soon(self._scan)
             yield
             tasks.cancel_scope.cancel()
 
@@ -205,6 +206,13 @@ class ReviewApp:
             await self._overview.text_requested.wait()
             if await self._overview.check_texts():
                 self._live.changed()
+
+    async def _scan(self) -> None:
+        """Scan the skills that are opened, as the policy asks for."""
+        while True:
+            await self._overview.scans.requested.wait()
+            await self._overview.scans.run()
+            self._live.changed()
 
     # Access
 

@@ -157,7 +157,7 @@ class InstalledSkills:
         """Return the update of a skill at its source; `None` when that is what is pinned."""
 
         async def action(tool: Installer) -> Update | None:
-            proposal = await tool.propose_updates([name])
+            proposal = await tool.scan(await tool.propose_updates([name]))
             for failure in proposal.failures:
                 raise failure.error
             if not proposal.candidates:

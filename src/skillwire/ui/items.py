@@ -20,12 +20,14 @@ from skillwire.consent import State
 from skillwire.consent.status import UNCHECKED
 from skillwire.errors import SkillwireError
 from skillwire.host import SkillReview
+from skillwire.host.scanners import scan_revision
 from skillwire.install.lock import is_script
 from skillwire.limits import MIB
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
 from skillwire.text import split_hidden
-from skillwire.trust import OriginKind, SignatureState, SignatureVerdict, requested_tools, shown_path
+from skillwire.trust import OriginKind, Scan, SignatureState, SignatureVerdict, requested_tools, shown_path
 from skillwire.ui.code import reveal
+from skillwire.ui.scans import SkillScans, scan_rows
 from skillwire.words import counted, human_size
 
 if TYPE_CHECKING:
@@ -82,6 +84,13 @@ class SkillItem:
     new_tools: tuple[str, ...] = ()
     """The tools that it asks for and did not ask for when it was approved."""
 
+    scans: tuple[Scan, ...] | None = ()
+    """The findings of the scanners of the policy; `None` while it is not scanned."""
+
+    @property
+    def scan_rows(self) -> tuple[tuple[str, str, list[Markup]], ...]:
+        return scan_rows(self.scans or ())
+
     @property
     def badges(self) -> tuple[str, ...]:
         """Why it must be opened before it is approved, each in a few words; none if it need not be."""
@@ -92,6 +101,12 @@ class SkillItem:
             found.append("text not checked yet")
         elif self.hidden:
             found.append("unreadable here" if self.hidden < 0 else counted(self.hidden, "hidden character"))
+        if self.scans is None:
+            found.append("not scanned yet")
+        elif any(scan.problem for scan in self.scans):
+            found.append("not scanned")
+        elif findings := sum(count for scan in self.scans for level, count in scan.counts if level):
+            found.append(counted(findings, "finding"))
         if self.scripts:
             found.append(counted(len(self.scripts), "script"))
         if self.new_tools:
@@ -399,7 +414,7 @@ class Overview:
     def __init__(self, host: SkillHost) -> None:
         self._host = host
         self._skills: tuple[HostSkill, ...] | None = None
-        self._revisions = (-1, -1)
+        self._revisions: tuple[int, ...] = ()
         self._reviews: tuple[SkillReview, ...] = ()
         self._signers: tuple[object, int, list[str]] = (None, 0, [])
         self._asked: dict[tuple[str, str], list[str]] = {}
@@ -410,11 +425,17 @@ class Overview:
         self._hidden: OrderedDict[str, int] = OrderedDict()
         self._unchecked: dict[str, SkillReview] = {}
         self._texts_checked = anyio.Event()
+        self.scans = SkillScans(host)
 
     def reviews(self) -> tuple[SkillReview, ...]:
         """Every skill with its approval status, local ones first."""
         skills, approvals = self._host.skills(disabled=True), self._host.admin.approvals.revision
-        revisions = (approvals, self._host.admin.signature_revision)
+        revisions = (
+            approvals,
+            self._host.admin.signature_revision,
+            self._host.feed.policy_revision,
+            scan_revision(),
+        )
         if skills is not self._skills or revisions != self._revisions:
             self._reviews = tuple(self._host.admin.review(skill) for skill in skills)
             self._skills, self._revisions = skills, revisions
@@ -462,6 +483,7 @@ class Overview:
             self.asked_by(review),
             hidden=self._hidden.get(review.digest or ""),
             new_tools=tuple(tool for tool in review.requested_tools if tool not in before),
+            scans=self.scans.known(review),
         )
 
     async def request_texts(self, reviews: Iterable[SkillReview]) -> None:

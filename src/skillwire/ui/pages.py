@@ -22,6 +22,7 @@ from skillwire.text import safe_line
 from skillwire.ui.code import LINE_CHARS, Part, reveal, show_comparison, show_text
 from skillwire.ui.items import Filter, PageLinks, SkillItem, address, file_tree, paged
 from skillwire.ui.rendering import MOST_CHARS, render_markdown
+from skillwire.ui.scans import scan_rows
 from skillwire.words import human_size
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Pages:
         item = await self.item(visit)
         wanted = visit.query("file") or SKILL_FILE
         file, problem = await self._read(item, wanted)
-        if file is not None:
+        if file is not None and item.scans is not None:
             visit.session.note_opened(item.digest)
         line, column = visit.number("line"), visit.number("column", 0)
         view = await to_thread.run_sync(
@@ -194,7 +195,8 @@ class Pages:
         else:
             raise SkillNotFound(f"{item.handle} was never approved: there is nothing to compare with")
         files = await to_thread.run_sync(lambda: show_comparison(comparison, split=split))
-        visit.session.note_opened(item.digest)
+        if item.scans is not None:
+            visit.session.note_opened(item.digest)
         query: dict[str, str | int] = {**item.key, "with": chosen}
         return self._layout.render(
             visit,
@@ -243,6 +245,8 @@ class Pages:
         review = self._host.admin.review(skill, caller=visit.caller)
         if review.waits:
             await self._overview.request_texts([review])
+        await self._overview.scans.request(review)
+        review = self._host.admin.review(skill, caller=visit.caller)
         return self._overview.item(review, visit.caller)
 
     async def _read(self, item: SkillItem, path: str) -> tuple[VerifiedFile | None, str]:
@@ -326,6 +330,7 @@ class Pages:
             name=name,
             update=update,
             skill=update.candidate.skill if update else None,
+            scan_rows=scan_rows(update.candidate.scans) if update else (),
             files=files,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from skillwire.limits import DEFAULT_LIMITS
 from skillwire.text import safe_line, shown
 from skillwire.trust import Publisher
 from skillwire.trust.policy import USER, LayerKind, Patterns, Permission, PolicyLayer, PolicyPublisher
+from skillwire.trust.scans import LEVELS, FindingLevel, Scanner
 
 FORMAT: Final = 1
 OWN_REGISTRY: Final = "local"
@@ -33,6 +35,8 @@ _SCHEMES: Final = (
 )
 _PERMISSIONS: Final = {one.name.lower().replace("_", "-"): one for one in Permission}
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_OWN_FOLDERS: Final = ("/dev", "/proc", "/run", "/skill", "/sys")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _GRACE_DAYS: Final = 7
 _LONGEST: Final = 200
 
@@ -71,6 +75,7 @@ def parse_policy(text: str, *, kind: LayerKind, place: str) -> PolicyFile:
     if head.integer("format") != FORMAT:
         head.blame("format", f"is not {FORMAT}", f"write format = {FORMAT}, or use a version that knows it")
     publishers = {name: _publisher(name, below) for name, below in top.tables("publishers").items()}
+    scanners = tuple(_scanner(name, below, kind) for name, below in top.tables("scanners").items())
     registries = top.string_map("registries")
     if OWN_REGISTRY in registries:
         top.blame(f"registries.{OWN_REGISTRY}", "is the registry of this machine", "choose another name")
@@ -113,6 +118,7 @@ def parse_policy(text: str, *, kind: LayerKind, place: str) -> PolicyFile:
         publishers=tuple(publishers.values()),
         tools=_permissions(permissions, "tools"),
         scripts=_permissions(permissions, "scripts"),
+        scanners=scanners,
         by=by or (),
         revoked={digest: safe_line(reason, limit=_LONGEST) for digest, reason in revoked.items()},
     )
@@ -173,6 +179,44 @@ def _publisher(name: str, table: ConfigTable) -> PolicyPublisher:
     require = Patterns(table.strings("require") or ())
     table.finish()
     return PolicyPublisher(name=name, pems=pems, signers=frozenset(signers), require=require)
+
+
+def _scanner(name: str, table: ConfigTable, kind: LayerKind) -> Scanner:
+    command, reads = table.strings("command") or (), table.strings("reads") or ()
+    if not _NAME.fullmatch(name):
+        table.blame("", "has a name that is not of letters, digits, _, . and -", "choose another name")
+    if not command:
+        table.blame("command", "is missing", 'write command = ["/usr/bin/PROGRAM", "/skill"]')
+    elif not _is_path(command[0]):
+        table.blame("command", "does not begin with the absolute path of a program", "write the whole path")
+    if any("\0" in argument for argument in command):
+        table.blame("command", "has a NUL character", "leave it out")
+    if not all(map(_is_path, reads)):
+        table.blame("reads", "has one that is not an absolute path", "write the whole path, without ..")
+    elif any(map(_is_reserved, reads)):
+        table.blame("reads", "has one that cannot be in a sandbox", "name a folder or file of the scanner")
+    if reads and kind is LayerKind.PROJECT:
+        # A repository of strangers would choose what of the machine its scanner reads, and prints.
+        table.blame("reads", "does not count in the policy of a project", "leave it out")
+    refuse = [level.word for level in FindingLevel if level]
+    scanner = Scanner(
+        name=name,
+        command=command,
+        reads=reads,
+        seconds=table.seconds("timeout") or DEFAULT_LIMITS.scan_seconds,
+        refuse=LEVELS.get(table.choice("refuse", refuse)),
+    )
+    table.finish()
+    return scanner
+
+
+def _is_path(text: str) -> bool:
+    return posixpath.isabs(text) and posixpath.normpath(text) == text and "\0" not in text
+
+
+def _is_reserved(path: str) -> bool:
+    """Whether a path is where the sandbox has something of its own."""
+    return path in ("/", "/tmp") or f"/{path.split('/')[1]}" in _OWN_FOLDERS  # noqa: S108 - a name
 
 
 def _check_patterns(
