@@ -214,6 +214,18 @@ async def test_what_anyone_was_granted_needs_no_token(store: Store, publish: Pub
         assert await names(client) == ["skill://acme/pdf/SKILL.md"]
 
 
+@pytest.mark.parametrize("path", ["publish", "admin"])
+async def test_what_anyone_was_granted_is_read_and_not_written_without_a_token(
+    store: Store, publish: Publish, path: str
+):
+    publish("pdf")
+    Access(store).grant("anyone", "acme", Role.READ, by="test")
+    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+        answer = await client.post(f"{url.removesuffix('/mcp')}/registry/v1/{path}", content=b"{}")
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
 async def test_a_revoked_token_ends_within_seconds(store: Store, publish: Publish):
     publish("pdf")
     secret = token(store, "mine", "*", Role.READ)

@@ -96,7 +96,7 @@ class Inventory:
         self.places = HostSources(
             configs=dict(servers),
             registry=self.registry,
-            switches=lambda: self.registration.switches,
+            switches=self._current_switches,
             limits=self.limits,
             excluded=self.registration.excluded,
             opened={origin: place for origin, place in places.items() if origin not in later},
@@ -544,6 +544,9 @@ class Inventory:
                 if server.is_cached:
                     server.is_cached = False
                     tasks.start_soon(self._list_server, server, True)
+
+    def _current_switches(self) -> Switches:
+        return self.registration.switches
 
     def set_switches(self, switches: Switches) -> tuple[Origin, ...]:
         """Disable and enable origins. The skills of disabled ones are removed when this returns.
