@@ -72,6 +72,89 @@ class Mutant:
 
 GROUPS = (
     Group(
+        "labels",
+        "evals/labels.py",
+        "tests/evals/test_labels.py",
+        (
+            ("    question = clean_line(question).text\n", ""),
+            ("    if len(labels) > limits.evaluated_questions:", "    if False:"),
+            ("    if len(data) > limits.document_bytes:", "    if False:"),
+            ("        expected = (skill,)  # The directory", "        pass  # The directory"),
+        ),
+    ),
+    Group(
+        "eval-run",
+        "evals/behavior.py",
+        "tests/evals/test_behavior.py",
+        (
+            ("        return is_allowed\n", "        return True\n"),
+            ("<h1>{escape_xml(report['scenario'])}</h1>", "<h1>{report['scenario']}</h1>"),
+            ("<pre>{escape_xml(report['prompt'])}</pre>", "<pre>{report['prompt']}</pre>"),
+            ("<pre>{escape_xml(said)}</pre>", "<pre>{said}</pre>"),
+            ("not met'}: {escape_xml(name)}</li>", "not met'}: {name}</li>"),
+            ("{escape_xml(safe_line(name, limit=52))}", "{name}"),
+            ('said = escape_xml(f"{name}, {arm} the skill: {share_words(one)}")', 'said = f"{name}, {arm}"'),
+            ("clean_text(answer).text[:_ANSWER_CHARS]", "answer[:_ANSWER_CHARS]"),
+            ("_POLICY: Final = \"default-src 'none'", '_POLICY: Final = "default-src *'),
+        ),
+    ),
+    Group(
+        "eval-output",
+        "cli/evals.py",
+        "tests/cli/test_eval.py -k terminal",
+        (
+            (
+                'for line in "\\n".join(lines).splitlines():\n        write(printable(line))',
+                "for line in lines:\n        write(line)",
+            ),
+        ),
+    ),
+    Group(
+        "usage",
+        "host/usage.py",
+        "tests/host/test_usage.py",
+        (
+            ("safe_line(skill.entry.name, limit=_NAME_CHARS)", "skill.entry.name"),
+            ("safe_line(skill.uri, limit=_NAME_CHARS * 5)", "skill.uri"),
+            (
+                "                make_private(self.path)\n",
+                "                self.path.parent.mkdir(exist_ok=True)\n                self.path.touch()\n",
+            ),
+            ("            database.execute(_FORGET, [self._most])\n", ""),
+            ("timeout=_BUSY_SECONDS, isolation_level", "timeout=600, isolation_level"),
+        ),
+    ),
+    Group(
+        "selection-figures",
+        "evals/selection.py",
+        "tests/ui/test_figures.py",
+        (("for key, label in labels[:_MOST_ASKED]:", "for key, label in labels:"),),
+    ),
+    Group(
+        "selection-panel",
+        "ui/templates/skill.html",
+        "tests/ui/test_figures.py",
+        (
+            (
+                "<strong>{{ name }}</strong>: {{ question }}",
+                "<strong>{{ name }}</strong>: {{ question|safe }}",
+            ),
+        ),
+    ),
+    Group(
+        "vectors",
+        "host/semantic.py",
+        "tests/host/test_semantic.py",
+        (
+            ("            if len(self._rows) >= self._limits.search_vectors:", "            if False:"),
+            ("if score > 0 and wanted(key)]", "if score > 0]"),
+            (
+                "if missing := missing_package():\n                raise",
+                'if missing := "":\n                raise',
+            ),
+        ),
+    ),
+    Group(
         "policy",
         "trust/policy.py",
         "tests/trust/test_policy.py",

@@ -176,6 +176,20 @@ def test_the_workflow_and_the_hook_run_as_they_are_written(
     assert "answered right in the baseline and not now" in capsys.readouterr().out
 
 
+def test_what_a_label_names_reaches_the_terminal_as_text(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"question": "pay \u202eback \x1b[31m", "skill": "no\x1b]0;title\x07 skill"}
+    write(folder / "hostile.jsonl", json.dumps(row).encode())
+    file = str(folder / "hostile.jsonl")
+    assert run(folder, "--questions", file, "--baseline", str(folder / "b.json"), "--save") == 0
+    assert run(folder, "--questions", file, "--json") == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
+    assert "Questions name skills that are not here" in printed
+
+
 def test_a_hostile_collection_costs_what_the_limits_allow(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

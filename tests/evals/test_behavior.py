@@ -258,11 +258,16 @@ class Page(HTMLParser):
 
 
 async def test_the_page_has_a_plot_and_shows_what_others_wrote_as_text(tmp_path: Path) -> None:
-    page = as_page([await report_of(tmp_path, name="notes <img src=x>")])
+    hostile = Criterion(name="<b>criterion</b>", steps=("load *",))
+    prompt = "Write <i>notes</i>"
+    page = as_page(
+        [await report_of(tmp_path, name="notes <img src=x>", prompt=prompt, criteria=(*CRITERIA, hostile))]
+    )
     parsed = Page(page)
     assert set(parsed.tags).isdisjoint({"script", "i", "b", "img", "link", "iframe"})
     assert parsed.places == []
-    assert parsed.tags.count("circle") == 6
+    assert parsed.tags.count("circle") == 8
+    assert page.count("&lt;b&gt;criterion") == 1 + 2 + 2
     assert "default-src 'none'" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "\x1b" not in page

@@ -80,8 +80,10 @@ def test_hidden_characters_are_removed_and_size_is_limited(tmp_path: Path) -> No
     file.write_text('{"question": "a", "skill": "x"}\n' * 3)
     with pytest.raises(LimitExceeded, match="3 questions; the limit is 2"):
         read_labels(file, limits=Limits(evaluated_questions=2))
-    with pytest.raises(LimitExceeded):
-        read_labels(file, limits=Limits(document_bytes=10))
+    (tmp_path / "long.csv").write_text("question,skill\n" + "a,x\n" * 3)
+    for path in (file, tmp_path / "long.csv"):
+        with pytest.raises(LimitExceeded, match="is too large; the limit is 20 bytes"):
+            read_labels(path, limits=Limits(document_bytes=20))
     (tmp_path / "bad.csv").write_bytes(b"question,skill\n\xff,x\n")
     with pytest.raises(FormatError, match="UTF-8"):
         read_labels(tmp_path / "bad.csv")

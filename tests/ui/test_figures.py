@@ -49,6 +49,15 @@ async def test_the_page_says_whose_questions_a_skill_would_take(tmp_path: Path) 
     assert "<strong>returns</strong>: return a parcel &lt;b&gt;today&lt;/b&gt;" in page
 
 
+async def test_so_many_questions_that_not_all_are_asked_is_said(tmp_path: Path) -> None:
+    skills = machine(tmp_path, labels=False)
+    many = [{"query": f"question {number}"} for number in range(201)]
+    write(skills / "returns/trigger_eval.json", json.dumps(many).encode())
+    page = await page_of(tmp_path, shop(labels=False), skills)
+    assert "Not all questions were asked: there are too many." in page
+    assert "It would take none of 200 questions" in page
+
+
 async def test_without_labels_there_is_no_figure(tmp_path: Path) -> None:
     page = await page_of(tmp_path, shop(labels=False), machine(tmp_path, labels=False))
     assert "refunds" in page

@@ -61,6 +61,8 @@ def read_labels(path: Path, *, skill: str = "", limits: Limits = DEFAULT_LIMITS)
 
 def parse_labels(data: bytes, path: Path, *, skill: str = "", limits: Limits = DEFAULT_LIMITS) -> list[Label]:
     """The labels in the bytes of a file; `path` is for messages, and its ending says the format."""
+    if len(data) > limits.document_bytes:
+        raise LimitExceeded(f"{path} is too large; the limit is {limits.document_bytes:,} bytes")
     try:
         rows = _rows(path, data, limits)
         labels = [_label(row, place, skill, path) for place, row in rows]
