@@ -94,7 +94,6 @@ GROUPS = (
             ("not met'}: {escape_xml(name)}</li>", "not met'}: {name}</li>"),
             ("{escape_xml(safe_line(name, limit=52))}", "{name}"),
             ('said = escape_xml(f"{name}, {arm} the skill: {share_words(one)}")', 'said = f"{name}, {arm}"'),
-            ("clean_text(answer).text[:_ANSWER_CHARS]", "answer[:_ANSWER_CHARS]"),
             ("_POLICY: Final = \"default-src 'none'", '_POLICY: Final = "default-src *'),
         ),
     ),
@@ -121,7 +120,6 @@ GROUPS = (
                 "                self.path.parent.mkdir(exist_ok=True)\n                self.path.touch()\n",
             ),
             ("            database.execute(_FORGET, [self._most])\n", ""),
-            ("timeout=_BUSY_SECONDS, isolation_level", "timeout=600, isolation_level"),
         ),
     ),
     Group(
@@ -144,10 +142,8 @@ GROUPS = (
     Group(
         "vectors",
         "host/semantic.py",
-        "tests/host/test_semantic.py",
+        "tests/host/test_semantic.py",  # In a copy of the checkout only those that need no package.
         (
-            ("            if len(self._rows) >= self._limits.search_vectors:", "            if False:"),
-            ("if score > 0 and wanted(key)]", "if score > 0]"),
             (
                 "if missing := missing_package():\n                raise",
                 'if missing := "":\n                raise',

@@ -199,10 +199,11 @@ def test_a_hostile_collection_costs_what_the_limits_allow(
             text or f'---\nname: s{number}\ndescription: "a\\u202e\\e[31m {number}"\n---\n{"y" * 100_000}\n'
         )
         write(tmp_path / f"skills/s{number}/SKILL.md", text.encode())
-    for number in range(2_000):
+    for number in range(600):  # More than a host loads.
         write(tmp_path / f"skills/s5/files/{number % 50}/{number}.txt", b"x")
     assert run(tmp_path, "--json") == 0
     report = capsys.readouterr().out
     assert len(report) < 1_000_000
     assert "\x1b" not in report
-    assert "s0" not in json.loads(report)["skills"]
+    assert {"s0", "s1", "s5"}.isdisjoint(json.loads(report)["skills"])
+    assert len(json.loads(report)["leftOut"]) == 3

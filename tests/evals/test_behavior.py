@@ -260,9 +260,9 @@ class Page(HTMLParser):
 async def test_the_page_has_a_plot_and_shows_what_others_wrote_as_text(tmp_path: Path) -> None:
     hostile = Criterion(name="<b>criterion</b>", steps=("load *",))
     prompt = "Write <i>notes</i>"
-    page = as_page(
-        [await report_of(tmp_path, name="notes <img src=x>", prompt=prompt, criteria=(*CRITERIA, hostile))]
-    )
+    report = await report_of(tmp_path, name="notes <img src=x>", prompt=prompt, criteria=(*CRITERIA, hostile))
+    assert all("\x1b" not in run["answer"] for run in report["runs"])
+    page = as_page([report])
     parsed = Page(page)
     assert set(parsed.tags).isdisjoint({"script", "i", "b", "img", "link", "iframe"})
     assert parsed.places == []

@@ -225,8 +225,11 @@ _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding: .5rem; }
-svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
-.with { stroke: var(--with); fill: var(--with); } .without { stroke: var(--without); fill: var(--without); }
+svg { width: 100%; max-width: 32rem; height: auto; }
+svg text { font: 14px system-ui, sans-serif; fill: currentColor; }
+.with { stroke: var(--with); fill: var(--with); color: var(--with); }
+.without { stroke: var(--without); fill: var(--without); color: var(--without); }
+@media (prefers-color-scheme: dark) { :root { --with: #4cc38a; --without: #f0915a; } }
 .axis { stroke: var(--line); } summary { cursor: pointer; }
 """
 
@@ -236,6 +239,7 @@ def as_page(reports: Sequence[Mapping[str, Any]]) -> str:
     body = "\n".join(_section(report) for report in reports)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>Results of skillwire eval run</title><style>{_STYLE}</style></head>\n"
         f"<body>{body}</body></html>\n"
@@ -244,7 +248,8 @@ def as_page(reports: Sequence[Mapping[str, Any]]) -> str:
 
 def _section(report: Mapping[str, Any]) -> str:
     rows = "".join(
-        f"<tr><th>{arm} the skill</th><td>{share_words(one['passed'])}</td>"
+        f'<tr><th class="{arm}">{arm} the skill</th>'
+        f"<td>{share_words(one['passed'])}</td>"
         f"<td>{escape_xml(usage_words(one))}</td></tr>"
         for arm, one in report["summary"].items()
         if one["passed"]["of"] or one["failedToRun"]
@@ -265,17 +270,17 @@ def _plot(report: Mapping[str, Any]) -> str:
         ("all criteria", {arm: report["summary"][arm]["passed"] for arm in ARMS}),
         *((criterion["name"], criterion) for criterion in report["criteria"]),
     ]
-    left, width, step = 330, 440, 40
+    left, width, step = 22, 430, 54
     height = step * len(rows) + 30
-    parts = [f'<svg viewBox="0 0 {left + width + 30} {height}" role="img" aria-label="pass rates">']
+    parts = [f'<svg viewBox="0 0 {left + width + 28} {height}" role="img" aria-label="pass rates">']
     for percent in (0, 25, 50, 75, 100):
         x = left + width * percent / 100
-        parts.append(f'<line class="axis" x1="{x}" y1="5" x2="{x}" y2="{height - 22}"/>')
+        parts.append(f'<line class="axis" x1="{x}" y1="5" x2="{x}" y2="{height - 24}"/>')
         parts.append(f'<text x="{x}" y="{height - 6}" text-anchor="middle">{percent} %</text>')
     for number, (name, shares) in enumerate(rows):
-        y = step * number + 22
-        parts.append(f'<text x="0" y="{y + 4}">{escape_xml(safe_line(name, limit=52))}</text>')
-        for arm, at in (("with", y - 6), ("without", y + 6)):
+        y = step * number + 30
+        parts.append(f'<text x="0" y="{y - 12}">{escape_xml(safe_line(name, limit=52))}</text>')
+        for arm, at in (("with", y), ("without", y + 12)):
             one = shares[arm]
             if one["of"]:
                 low, middle, high = (left + width * one[key] / 100 for key in ("low", "percent", "high"))
