@@ -12,9 +12,9 @@ from skillwire.json_types import JsonObject
 from skillwire.lazy import import_sdk
 from skillwire.server.fastpath import EntryCache, FastPath, discovery
 from skillwire.server.library import DEFAULT_OPTIONS, Catalog, ServerOptions, SkillLibrary
-from skillwire.server.notifications import Watcher
 from skillwire.server.results import SkillResults
 from skillwire.server.stdio import serve_stdio
+from skillwire.server.watcher import Watcher
 from skillwire.sources import Root, Source
 from skillwire.version import VERSION
 

@@ -38,12 +38,11 @@ from skillwire.server.notifications import (
     PROMPTS_CHANGED,
     TOOLS_CHANGED,
     Notifier,
-    Watcher,
     can_be_notified,
     connection_of,
-    with_lifespan,
 )
 from skillwire.server.results import SkillResults
+from skillwire.server.watcher import Watcher, with_lifespan
 from skillwire.sources import Root, Source
 from skillwire.wire import DIRECTORY_READ_SETTING, EXTENSION_ID
 

@@ -3,18 +3,14 @@
 On the 2025 revisions, a connection subscribes with `resources/subscribe`, and every writable connection is
 notified of changed lists. On 2026-07-28, a client opens a stream with `subscriptions/listen` and gets what it
 requested there. Pending notifications are merged.
-
-`Watcher` follows the changes of all sources while a server runs. A server may run several times at once, once
-for each connection over pipes. The first run watches; when it ends, the next one takes over.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -37,12 +33,9 @@ from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.handlers import Context, Handler
 from skillwire.server.legacy.resources import LegacyResources
-from skillwire.server.library import Catalog, SkillLibrary, difference, skill_changes
+from skillwire.server.library import Catalog, SkillLibrary, difference
 from skillwire.skill import Digest, SkillUri, digest_of, parse_uri
-from skillwire.sources import Source
 from skillwire.sources.base import directories_down_to
-from skillwire.sources.directory.watch import wait_until_idle
-from skillwire.text import shown
 from skillwire.wire import is_legacy_resource
 
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
@@ -359,120 +352,3 @@ def _refusing() -> Generator[None]:
         raise MCPError(types.INVALID_PARAMS, f"Too many subscriptions: {error}") from None
     except FormatError as error:
         raise MCPError(types.INVALID_PARAMS, error.issues[0].message) from None
-
-
-Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
-
-_CHANGES_LOGGED: Final = 100
-
-changes_log = logging.getLogger("skillwire.changes")
-
-
-def with_lifespan(theirs: Lifespan, ours: Callable[[], AbstractAsyncContextManager[None]]) -> Lifespan:
-    """A server's lifespan, combined with ours."""
-
-    @asynccontextmanager
-    async def both(server: Any) -> AsyncGenerator[Any]:
-        async with theirs(server) as state, ours():
-            yield state
-
-    return both
-
-
-class Watcher:
-    """Follows all sources. `notifier` is set when the SDK is imported, which may be after the start."""
-
-    def __init__(self, library: SkillLibrary) -> None:
-        self._library = library
-        self.notifier: Notifier | None = None
-        self.before_notifying: Callable[[], Awaitable[None]] | None = None
-        """Called after each change, to set `notifier` if a client has to be notified."""
-        self._logged: Catalog | None = None
-        self._turn = anyio.Lock()
-        self._runs = 0
-
-    @property
-    def is_running(self) -> bool:
-        return self._runs > 0
-
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Keep the sources open and follow their changes until the block ends."""
-        failure: Exception | None = None
-        async with self._library.opened(), anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch)
-            self._runs += 1
-            try:
-                yield
-            except Exception as error:
-                failure = error  # Raised below, because a task group would wrap it.
-            finally:
-                self._runs -= 1
-            tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-
-    @asynccontextmanager
-    async def running_soon(self) -> AsyncGenerator[None]:
-        """The same on asyncio, but start to follow changes when the process is idle after the first
-        responses.
-        """
-        async with self._library.opened():
-            task = asyncio.create_task(self._watch_soon())
-            self._runs += 1
-            try:
-                yield
-            finally:
-                self._runs -= 1
-                task.cancel()
-                await asyncio.wait([task])
-
-    async def _log_changes(self) -> None:
-        """Log the skills that were added, removed or changed since the last call."""
-        try:
-            before, self._logged = self._logged, await self._library.catalog()
-        except Exception:  # The next request reports what is wrong.
-            return
-        if before is None:
-            return
-        changes = skill_changes(before, self._logged)
-        for change in changes[:_CHANGES_LOGGED]:
-            fields = {"change": change.kind, "skill": shown(change.uri, 2000)}
-            changes_log.info("%s %s", *fields.values(), extra={"fields": fields})
-        if len(changes) > _CHANGES_LOGGED:
-            changes_log.info("%d more skills changed", len(changes) - _CHANGES_LOGGED)
-
-    async def _watch_soon(self) -> None:
-        await wait_until_idle(asyncio.sleep)
-        try:
-            await self._watch()
-        except Exception as error:  # The server continues without watching.
-            _log.error("changes are no longer detected: %s", error)
-
-    async def _watch(self) -> None:
-        async with self._turn, anyio.create_task_group() as tasks:
-
-            async def changed() -> None:
-                await self._log_changes()
-                if self.notifier is None and self.before_notifying is not None:
-                    await self.before_notifying()
-                if self.notifier is None:
-                    return  # No client has seen anything yet.
-                try:
-                    await self.notifier.announce(tasks)
-                except Exception as error:  # The next request reports what is wrong.
-                    _log.warning("clients could not be notified of a change: %s", error)
-
-            # Later changes are relative to the catalog of this moment.
-            await changed()
-
-            async def follow(source: Source) -> None:
-                try:
-                    async with aclosing(source.changes()) as changes:
-                        async for _ in changes:
-                            await changed()
-                except Exception as error:  # The server continues without watching this source.
-                    _log.error("changes are no longer detected: %s", error)
-
-            for source in self._library.sources:
-                tasks.start_soon(follow, source)
