@@ -351,3 +351,20 @@ def test_what_is_pinned_is_scanned_before_it_is_installed(
         assert "scanners.downloads: 1 error" in synced.out + synced.err
         assert not Path(".agents/skills/refunds").exists()
         assert Path(".agents/skills/letters").exists()
+
+
+def test_doctor_names_what_is_revoked_and_how_it_is_cleaned_up(run: Run, machine: Write) -> None:
+    assert run("add", "shop/refunds", "shop/letters", "--yes").code == 0
+    skills = run("list", "--installed", "--json").document["skills"]
+    [digest] = [one["digest"] for one in skills if one["name"] == "refunds"]
+    machine(f'[revoked]\n"{digest}" = "leaks keys"')
+    findings = json.loads(run("doctor", "--no-servers", "--json").out)["findings"]
+    [found] = [one for one in findings if one["area"] == "policy"]
+    assert found["level"] == "problem"
+    assert "refunds of " in found["message"]
+    assert "the policy acme refuses it by revoked" in found["message"]
+    assert "leaks keys; ask security@example.org" in found["message"]
+    assert "`skillwire remove refunds`" in found["advice"]
+    assert run("remove", "refunds").code == 0
+    findings = json.loads(run("doctor", "--no-servers", "--json").out)["findings"]
+    assert [one["level"] for one in findings if one["area"] == "policy"] == ["ok"]

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
+from scanning import BAD, clean_machine, example, table, write_policy
 from served import PATIENCE, SKILLWIRE, environment, serving
 from simulator import Simulator
 from skillwire.consent import State
@@ -592,3 +593,23 @@ def test_the_pictures_of_the_guide_are_there(full: Any, browser: Browser) -> Non
             tab.screenshot(str(picture), False)
             tab.close()
         assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_skill_that_scanners_and_a_policy_refuse_is_shown_with_the_words_of_the_policy(
+    tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    write_policy(tmp_path, table(example(tmp_path), "error"))
+    shop = Simulator()
+    shop.skill("refunds", files={"scripts/get.sh": BAD})
+    with served(tmp_path, shop=shop) as started:
+        tab = opened(browser, started, skill_page("shop", "refunds"))
+        tab.wait("#scans:has-text('downloads: 1 error')")
+        tab.wait("#head .tag:has-text('refused (policy acme)')")
+        assert "the policy acme refuses it by scanners.downloads: 1 error" in tab.text("aside")
+        assert "download-and-run: runs what it downloads: curl" in tab.text("#scans")
+        assert tab.count("button.yes") == 0
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        tab.screenshot(str(PICTURES / "refused-by-policy.png"), True)
+        assert tab.seen()["errors"] == []
+        tab.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from install.workspaces import write_skill
+from scanning import clean_machine, write_policy
 from simulator import Simulator
 from skillwire.clients import BaseDirectories, Scope
 from skillwire.install import Installer, SkillFetcher, StateFiles, Workspace
@@ -168,3 +169,17 @@ async def test_the_audit_log_is_shown_the_latest_first_and_searched(tmp_path: Pa
         assert "1 entry" in await visitor.page("/audit?q=CALLER-1")
         log.unlink()
         assert "Nothing yet" in await visitor.page("/audit")
+
+
+async def test_an_installed_skill_that_is_revoked_is_shown_with_the_reason_and_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    options = await installed(tmp_path)
+    [skill] = project(tmp_path).workspace.require_lock().skills
+    write_policy(tmp_path, f'[revoked]\n"{skill.digest}" = "leaks <keys>"\n')
+    async with visiting(tmp_path, app_options=options) as visitor:
+        page = await visitor.page("/installed")
+        assert "the policy acme refuses it by revoked" in page
+        assert "leaks &lt;keys&gt;" in page
+        assert "skillwire remove notes" in page

@@ -71,6 +71,7 @@ def _all(*, connect: bool, timeout: float) -> Iterator[DoctorCheck]:
     yield from _guarded("clients", _clients)
     yield from _guarded("agents", _agents)
     yield from _guarded("approvals", _approvals)
+    yield from _guarded("policy", _refused)
     yield from _sandbox()
     if connect and settings is not None and settings.servers:
         yield from _guarded("servers", lambda: _servers(settings, timeout))
@@ -259,6 +260,30 @@ def _approvals() -> Iterator[DoctorCheck]:
         advice = f"approve the skills again; the previous file is saved beside {state_paths().approvals}"
         yield DoctorCheck("approvals", "problem", store.remark, advice)
     yield DoctorCheck("approvals", "ok", f"{count} approved skill{'' if count == 1 else 's'}")
+
+
+def _refused() -> Iterator[DoctorCheck]:
+    """Skills that are installed or pinned, and that the policy refuses now, such as revoked ones."""
+    from skillwire.clients import Scope
+    from skillwire.host.policies import current_policy
+    from skillwire.install import SkillFetcher, Workspace
+
+    if not current_policy().policy.given:
+        return
+    count = 0
+    for scope in (Scope.PROJECT, Scope.USER):
+        work = Workspace.open(scope)
+        lock, upstream = work.read_lock(), SkillFetcher(work.places.project)
+        for skill in lock.skills if lock is not None else ():
+            if words := upstream.locked_words(skill):
+                count += 1
+                name = f"{skill.name}{work.option}"
+                advice = (
+                    f"run `skillwire remove {name}`, or `skillwire update {name}` if its source has another"
+                )
+                yield DoctorCheck("policy", "problem", f"{skill.name} of {work.lock_file}: {words}", advice)
+    if not count:
+        yield DoctorCheck("policy", "ok", "the policy refuses nothing that is installed")
 
 
 def _servers(settings: HostConfig, timeout: float) -> Iterator[DoctorCheck]:

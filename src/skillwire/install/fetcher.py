@@ -158,9 +158,16 @@ class SkillFetcher:
 
     def locked_refusal(self, skill: LockedSkill) -> FetchFailure | None:
         """The failure of a pinned skill that the policy refuses, by what the lock says about it."""
+        return self._failure(skill, self._locked_decision(skill))
+
+    def locked_words(self, skill: LockedSkill) -> str:
+        """Why the policy refuses a pinned skill, in its words; empty if it does not. Nothing is recorded."""
+        decision = self._locked_decision(skill)
+        return decision.refusal.message if isinstance(decision, Denied) and decision.refusal else ""
+
+    def _locked_decision(self, skill: LockedSkill) -> Decision:
         facts = self.facts(skill, locked_entry(skill), claimed_signature(skill.signer))
-        decision = admit(replace(facts.before_scan, require=()), Purpose.INSTALL)
-        return self._failure(skill, decision)
+        return admit(replace(facts.before_scan, require=()), Purpose.INSTALL)
 
     def facts(self, skill: LockedSkill, entry: SkillEntry, signature: SignatureVerdict) -> AdmissionRequest:
         """The rules that decide whether a skill may be installed from where it comes from."""

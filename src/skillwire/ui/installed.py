@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from anyio import to_thread
@@ -52,6 +52,8 @@ class InstalledSkill:
     versions: tuple[Version, ...]
     freshness: Freshness | None = None
     detail: str = ""
+    refused: str = ""
+    """Why the policy refuses it now, in its words; empty if it does not."""
 
     @property
     def act(self) -> StepKind:
@@ -131,7 +133,10 @@ class InstalledSkills:
             lock, state, made = tool.compare()
         except SkillwireError as error:
             return InstalledScope(name, lock_file, problem=str(error))
-        skills = tuple(self._skill(name, skill, state, made) for skill in lock.skills)
+        skills = tuple(
+            replace(self._skill(name, skill, state, made), refused=tool.upstream.locked_words(skill))
+            for skill in lock.skills
+        )
         return InstalledScope(name, lock_file, skills, tool.unaccepted(state, made), made.is_done)
 
     def _skill(self, scope: str, skill: LockedSkill, state: InstallState, made: Plan) -> InstalledSkill:
