@@ -169,3 +169,7 @@ def test_the_commands_search_by_meaning_if_asked_to(
     ended = run_command("search", "buyer", "--dir", "skills", "--semantic")
     assert (ended.code, ended.err.count("\n")) == (4, 1)
     assert "search by meaning needs the package wordllama: " in ended.err
+    (work / "own.toml").write_text("semantic = true\n")
+    ended = run_command("search", "money", "--dir", "skills", "--config", "own.toml")
+    assert "refunds" in ended.out
+    assert "semantic = true has no effect: search by meaning needs the package" in ended.err

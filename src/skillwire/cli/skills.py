@@ -378,6 +378,7 @@ def search(
 ) -> None:
     """Find skills by words in their names, descriptions and cached text."""
     from skillwire.catalog import parse_query
+    from skillwire.cli.output import info, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import SkillRow, problem_events, problems_json, skill_json
 
@@ -388,6 +389,8 @@ def search(
     settings = options.settings()
     if semantic:
         settings = replace(settings, semantic=True)
+    for problem in settings.problems:
+        info(printable(problem))
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
