@@ -359,12 +359,17 @@ def test_doctor_names_what_is_revoked_and_how_it_is_cleaned_up(run: Run, machine
     [digest] = [one["digest"] for one in skills if one["name"] == "refunds"]
     machine(f'[revoked]\n"{digest}" = "leaks keys"')
     findings = json.loads(run("doctor", "--no-servers", "--json").out)["findings"]
-    [found] = [one for one in findings if one["area"] == "policy"]
+    found, *approvals = (one for one in findings if one["area"] == "policy")
     assert found["level"] == "problem"
+    assert [one["level"] for one in approvals] == ["note", "note"], "of the server and of the folder"
+    for one in approvals:
+        assert "is approved: the policy acme refuses it by revoked" in one["message"]
+        assert "`skillwire revoke skill://refunds/SKILL.md`" in one["advice"]
     assert "refunds of " in found["message"]
     assert "the policy acme refuses it by revoked" in found["message"]
     assert "leaks keys; ask security@example.org" in found["message"]
     assert "`skillwire remove refunds`" in found["advice"]
     assert run("remove", "refunds").code == 0
+    assert run("revoke", "skill://refunds/SKILL.md").code == 0
     findings = json.loads(run("doctor", "--no-servers", "--json").out)["findings"]
     assert [one["level"] for one in findings if one["area"] == "policy"] == ["ok"]

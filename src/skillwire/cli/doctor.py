@@ -282,8 +282,32 @@ def _refused() -> Iterator[DoctorCheck]:
                     f"run `skillwire remove {name}`, or `skillwire update {name}` if its source has another"
                 )
                 yield DoctorCheck("policy", "problem", f"{skill.name} of {work.lock_file}: {words}", advice)
+    yield from _revoked_approvals()
     if not count:
         yield DoctorCheck("policy", "ok", "the policy refuses nothing that is installed")
+
+
+def _revoked_approvals() -> Iterator[DoctorCheck]:
+    """Approved skills, whose files may be cached, that are revoked. They are not loaded."""
+    import asyncio
+
+    from skillwire.consent import ConsentStore
+    from skillwire.host import state_paths
+    from skillwire.host.policies import current_policy
+    from skillwire.trust import AdmissionRequest, Denied, Purpose, admit
+
+    store = ConsentStore(state_paths().approvals)
+    asyncio.run(store.open())
+    for record in store.approved():
+        approval, entry = record.approval(), record.shown
+        if approval is None or entry is None:
+            continue
+        candidate = AdmissionRequest(origin=approval.origin, entry=entry, policy=current_policy().policy)
+        decision = admit(candidate.before_scan, Purpose.INSTALL)
+        if isinstance(decision, Denied) and decision.refusal and decision.refusal.rule == "revoked":
+            advice = f"it is not loaded; run `skillwire revoke {approval.uri}` to take the approval back"
+            message = f"{approval.uri} from {approval.origin} is approved: {decision.refusal.message}"
+            yield DoctorCheck("policy", "note", message, advice)
 
 
 def _servers(settings: HostConfig, timeout: float) -> Iterator[DoctorCheck]:
