@@ -336,6 +336,42 @@ GROUPS = (
         ),
     ),
     Group(
+        "registry-revoked",
+        "registry/queries.py",
+        "tests/registry/test_revocations.py -k 'no_way or taken_back'",
+        (
+            (
+                "    if revoked is not None:\n        raise revoked_error",
+                "    if False:\n        raise revoked_error",
+            ),
+            ("                versions.c.revoked.is_(None),\n                ~sa", "                ~sa"),
+        ),
+    ),
+    Group(
+        "registry-revocations",
+        "registry/revocations.py",
+        "tests/registry/test_revocations.py -k 'signature or published or taken_back'",
+        (
+            ("            if serial != last + 1:\n", "            if False:\n"),
+            ("        if expires <= now():\n", "        if False:\n"),
+            ("[digest for digest in gone if digest not in removed]", "[]"),
+            (
+                "signer = require_signature(data, signature, [key], SIGNED_REVOCATIONS)",
+                'signer = "nobody"',
+            ),
+            ("            self._mark(connection, affected)\n            details", "            details"),
+        ),
+    ),
+    Group(
+        "registry-revoked-publishing",
+        "registry/publishing.py",
+        "tests/registry/test_revocations.py -k published",
+        (
+            ("check_revoked(draft, name, revoked_digests(connection, digests))", "pass"),
+            ("            if row.revoked is not None:\n", "            if False:\n"),
+        ),
+    ),
+    Group(
         "registry-access",
         "registry/access.py",
         "tests/registry/test_app.py tests/registry/test_commands.py",

@@ -309,7 +309,9 @@ def test_a_registry_is_listed_with_its_namespaces_skills_and_channels(run: Run, 
     assert heads.split() == ["NAMESPACE", "SKILLS", "VERSIONS", "SIZE", "QUOTA", "SIGNER"]
     assert row.split()[:3] == ["acme", "1", "2"]
     listed = run("registry", "list", "--namespace", "acme", "--json", "--store", place).document
-    assert listed["skills"] == [{"name": "pdf", "versions": 2, "channels": {"stable": "1.1.0"}}]
+    assert listed["skills"] == [
+        {"name": "pdf", "versions": 2, "revoked": [], "channels": {"stable": "1.1.0"}}
+    ]
 
 
 def test_an_earlier_version_does_not_move_the_channel_back_and_says_how_to(

@@ -168,7 +168,12 @@ def tokens(
         Screen().table(table)
 
 
-def list_(*, namespace: str | None, store: str | None, to: str | None, as_json: bool) -> None:
+def list_(*, namespace: str | None, revoked: bool, store: str | None, to: str | None, as_json: bool) -> None:
+    if revoked:
+        if namespace is not None:
+            raise UsageError("--revoked and --namespace exclude each other: what is revoked is for all")
+        _list_revoked(_run("revocations", {}, store, to), as_json=as_json)
+        return
     answer = _run("list", {"namespace": namespace}, store, to)
     if as_json:
         show_json(answer)
@@ -178,18 +183,106 @@ def list_(*, namespace: str | None, store: str | None, to: str | None, as_json: 
         for row in answer["namespaces"]:
             quota = "" if row["quota_bytes"] is None else human_size(row["quota_bytes"])
             size, signer = human_size(row["bytes"]), row["signer"] or ""
-            table.append(_cells(row["name"], row["skills"], row["versions"], size, quota, signer))
+            count = _with_revoked(row["versions"], row["revoked"])
+            table.append(_cells(row["name"], row["skills"], count, size, quota, signer))
         nothing = "No namespaces yet: skillwire registry namespace NAME"
     else:
         table = [_cells("SKILL", "VERSIONS", "CHANNELS")]
         for row in answer["skills"]:
-            pointing = ", ".join(f"{name}: {version}" for name, version in sorted(row["channels"].items()))
-            table.append(_cells(row["name"], row["versions"], pointing))
+            pointing = ", ".join(
+                f"{name}: {version}{' (revoked)' if version in row['revoked'] else ''}"
+                for name, version in sorted(row["channels"].items())
+            )
+            table.append(_cells(row["name"], _with_revoked(row["versions"], len(row["revoked"])), pointing))
         nothing = printable(f"No skills in {namespace} yet: skillwire publish PATH --namespace {namespace}")
     if len(table) > 1:
         Screen().table(table)
     else:
         info(nothing)
+
+
+def _with_revoked(count: int, revoked: int) -> str:
+    return f"{count} ({revoked} revoked)" if revoked else str(count)
+
+
+def _list_revoked(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show_json({key: value for key, value in answer.items() if key not in ("document", "signature")})
+        return
+    table = [_cells("DIGEST", "SKILLS", "REASON", "BY", "SINCE")]
+    for row in answer["revoked"]:
+        table.append(_cells(row["digest"], row["what"], row["reason"], row["revoked_by"], row["revoked_at"]))
+    if len(table) > 1:
+        Screen().table(table)
+    else:
+        info("Nothing is revoked")
+    if answer["serial"]:
+        info(
+            printable(
+                f"Hosts get list {answer['serial']}, signed by {answer['signer']}, until {answer['expires']}"
+            )
+        )
+        from skillwire.registry.revocations import signed_digests
+
+        if signed_digests(answer) != {row["digest"]: row["reason"] for row in answer["revoked"]}:
+            info("It differs from the above: skillwire registry revoke --sign KEY")
+    else:
+        info("Hosts are told nothing yet: skillwire registry revoke --sign KEY")
+
+
+def revoke(
+    *,
+    target: str | None,
+    reason: str | None,
+    undo: bool,
+    sign: Path | None,
+    password_env: str | None,
+    days: int,
+    store: str | None,
+    to: str | None,
+    as_json: bool,
+) -> None:
+    if target is None and sign is None:
+        raise UsageError("say what: NAMESPACE/NAME@VERSION or sha256:DIGEST, or --sign KEY to sign the list")
+    if (reason is None) == (target is not None and not undo):
+        raise UsageError("--reason TEXT belongs to what is revoked: whoever is refused sees it")
+    if password_env is not None and sign is None:
+        raise UsageError("--password-env needs --sign, the private key that it unlocks")
+    from skillwire.cli.authoring import password
+    from skillwire.registry.revocations import next_list
+    from skillwire.sources import load_private_key
+
+    # Before anything changes: a key that cannot be used would leave half of it done.
+    key = None if sign is None else load_private_key(sign, password(password_env))
+    answer: dict[str, Any] = {}
+    if target is not None:
+        command = "revoke-undo" if undo else "revoke"
+        answer = _run(command, {"target": target, "reason": reason}, store, to)
+    if key is not None:
+        removed = None if undo and target is None else answer.get("digests", ()) if undo else ()
+        listed = _run("revocations", {}, store, to)
+        arguments, added, gone = next_list(listed, key, days=days, removed=removed)
+        signed = _run("revocations-sign", arguments, store, to)
+        answer["signed"] = {**signed, "added": added, "removed": gone}
+    if as_json:
+        show_json(answer)
+        return
+    screen = Screen()
+    if target is not None:
+        done = "Took back the revocation of " if undo else "Revoked "
+        screen.line((done, "green"), printable(target))
+        for name in answer["versions"]:
+            screen.line(f"  {printable(name)}")
+        if not answer["versions"]:
+            info("No version of this registry has it")
+    if key is None:
+        info("Hosts are not told of it yet: skillwire registry revoke --sign KEY")
+        return
+    made = answer["signed"]
+    screen.line(("Signed ", "green"), printable(f"list {made['serial']}, valid until {made['expires']}"))
+    for mark, digests in (("+", made["added"]), ("-", made["removed"])):
+        for digest in digests:
+            screen.line(f"  {mark} {printable(digest)}")
 
 
 def uploads(
@@ -285,6 +378,8 @@ def versions(*, skill: str, store: str | None, to: str | None, as_json: bool) ->
         status = ", ".join(row["channels"])
         if row["yanked"] is not None:
             status = _WITHDRAWN if row["yanked"] == _WITHDRAWN else f"{_WITHDRAWN}: {row['yanked']}"
+        if row["revoked"] is not None:
+            status = f"revoked: {row['revoked']}"
         size = human_size(row["size"])
         table.append(_cells(row["version"], row["published_at"], size, row["published_by"], status))
     Screen().table(table)

@@ -62,8 +62,11 @@ class Unapproved(ApprovalRequired):
         reason: str,
         question: CallerQuestion | None,
         status: ApprovalStatus,
+        policy: str = "",
     ) -> None:
         super().__init__(message, reason=reason, origin=offer.skill.origin.label, uri=offer.uri)
+        self.policy = policy
+        """Why the policy refuses it, whoever approves it; empty if it does not."""
         self.question = question
         self.offer = offer
         self.status = status

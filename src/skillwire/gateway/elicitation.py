@@ -37,6 +37,7 @@ from skillwire.errors import SkillwireError
 from skillwire.gateway.approvals import Approvals, CallerQuestion, Unapproved
 from skillwire.json_types import JsonObject
 from skillwire.server.handlers import Context, Handler, is_modern
+from skillwire.server.results import APPROVAL_REQUIRED
 from skillwire.skill import SetDigest, SkillUri, path_below, skill_root
 from skillwire.text import safe_line
 from skillwire.trust import (
@@ -76,6 +77,8 @@ def refusal_text(refused: Unapproved, why: str) -> str:
 
 def _next_step(refused: Unapproved) -> str:
     skill = refused.offer.skill
+    if refused.policy:
+        return f"It cannot be used: {safe_line(refused.policy, limit=500)}. Tell the user."
     if refused.question is None and refused.status.state is not State.DECLINED:
         return f"The settings of {skill.origin.label} keep it out. Only the user can change that: tell them."
     if refused.offer.digest is None:
@@ -154,8 +157,6 @@ def why_not(given: types.ElicitResult | None) -> str:
     return "declined" if given.action == "decline" else "the question was closed"
 
 
-APPROVAL_REQUIRED: Final = -32010
-"""The JSON-RPC error of a request for a skill that is not approved."""
 QUICKEST_ANSWER: Final = 0.3
 """Seconds. Nobody reads a question and answers it in less."""
 _ASK: Final = "approve"
@@ -375,7 +376,7 @@ class _Request:
 
     def refuse(self, refused: Unapproved, why: str) -> Any:
         """The response to a request for a skill that is not approved: what to do about it."""
-        self._record("refuse", refused, why or refused.status.words)
+        self._record("refuse", refused, why or refused.policy or refused.status.words)
         self._elicitor.log_refusal(refused, self._caller)
         text = refusal_text(refused, why)
         if self._ctx.method == "tools/call":

@@ -419,8 +419,8 @@ class CallerSource(Source):
         seen = frozenset((file.uri, file.digest) for file in files)
         candidate = self.approvals.candidate(self.caller, offer, seen)
         decision = admit(candidate, Purpose.LOAD)
-        by_policy = isinstance(decision, Denied) and decision.refusal is not None
-        if isinstance(decision, Allowed) or (self._mode != "required" and not by_policy):
+        refusal = decision.refusal if isinstance(decision, Denied) else None
+        if isinstance(decision, Allowed) or (self._mode != "required" and refusal is None):
             return
         self.approvals.end_outdated(self.caller, offer)
         status = offer.upstream.host.feed.status(candidate)
@@ -430,6 +430,7 @@ class CallerSource(Source):
             reason=decision.reason,
             question=_question(offer, decision, files, tuple((candidate.scans or {}).values())),
             status=status,
+            policy="" if refusal is None else refusal.message,
         )
 
     def _is_undecidable(self, offer: Offer) -> bool:

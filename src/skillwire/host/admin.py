@@ -493,8 +493,9 @@ class SkillFeed:
         return {origin.label: config for origin, config in configs.items()}
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever a skill was added, changed or removed."""
+        """Call `callback` whenever a skill was added, changed or removed, or the policy changed."""
         self._registry.watch(lambda changes: callback())
+        self._registration.on_policy.append(callback)
 
     def watch_opening(self, callback: Callable[[Origin, Sequence[SkillEntry]], None]) -> None:
         """Call `callback` with the entries of each origin as they arrive, before the host is open.

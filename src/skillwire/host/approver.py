@@ -49,6 +49,7 @@ from skillwire.telemetry import Value, operation, skill_attributes
 from skillwire.trust import (
     MAX_BUNDLE_BYTES,
     NO_GRANTS,
+    NO_POLICY,
     NO_SIGNER,
     SIGNATURE_FILE,
     UNSIGNED,
@@ -467,15 +468,20 @@ class Approver:
         """The approval status of each skill for the user, as `status` gives it.
 
         Most skills of a large server are undecided, and differ in nothing but a sound entry: their status is
-        determined once. A policy decides about each by its name and files.
+        determined once. So it is with those that a policy permits, unless that depends on who signed or
+        approved each of them.
         """
         known: dict[tuple[Origin, bool, bool, bool], ApprovalStatus] = {}
         required = cache(self.signatures.required)
         every = list(skills)
-        has_policy = bool(every) and bool(self.light_facts(every[0]).policy.layers)
+        policy = self.light_facts(every[0]).policy if every else NO_POLICY
+        is_personal = policy.asks_signers or policy.needs_team
         for skill in every:
             origin, entry = skill.origin, skill.entry
-            if has_policy or self.store.knows(self._key(skill)) or required(origin):
+            if is_personal or self.store.knows(self._key(skill)) or required(origin):
+                yield self.status(skill)
+                continue
+            if policy.given and not self.is_permitted(skill):
                 yield self.status(skill)
                 continue
             like = origin, skill.enabled, entry.is_dynamic, is_nested(skill.uri, self.registry.uris(origin))

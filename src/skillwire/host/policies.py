@@ -331,11 +331,13 @@ def _in_thread(job: Callable[[], Any]) -> tuple[bytes, bytes]:
     return result
 
 
-def _require_signature(data: bytes, signature: bytes, keys: Iterable[str], name: str) -> None:
+def require_signature(data: bytes, signature: bytes, keys: Iterable[str], name: str) -> str:
+    """Who signed a document under a name: one of these keys, or a `SourceError`."""
     publishers = [Publisher.from_pem("policy", key=pem.encode()) for pem in keys]
     verdict = check_signature({name: digest_of(data)}, signature, publishers, now=datetime.now(UTC))
     if not verdict.is_signed:
         raise SourceError(f"it is not signed by one of the keys that are pinned for it ({verdict})")
+    return verdict.signer
 
 
 def _check_newer(serial: int, before: int, data: bytes, last: bytes) -> None:
@@ -351,7 +353,7 @@ def _organization(machine: PolicyFile) -> tuple[PolicyFile, str]:
     place = redact_url(machine.address)
 
     def parsed(data: bytes, signature: bytes) -> PolicyFile:
-        _require_signature(data, signature, machine.keys, SIGNED_POLICY)
+        require_signature(data, signature, machine.keys, SIGNED_POLICY)
         file = parse_policy(data.decode("utf-8", "replace"), kind=LayerKind.ORGANIZATION, place=place)
         if machine.serial is not None and (file.serial or 0) < machine.serial:
             raise SourceError(
@@ -423,6 +425,17 @@ def parse_revocations(data: bytes) -> tuple[int, datetime, dict[str, str]]:
         raise SourceError("it is not a feed of revocations in format 1") from None
 
 
+def revocations_document(serial: int, expires: datetime, revoked: Mapping[str, str]) -> bytes:
+    """A feed as it is signed: its one spelling, so that whoever has the same values has the same bytes."""
+    document = {
+        "skillwire_revoked": 1,
+        "serial": serial,
+        "expires": expires.isoformat(timespec="seconds"),
+        "revoked": revoked,
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
 def _with_revocations(file: PolicyFile, remarks: list[str]) -> PolicyFile:
     """The file with the digests of its feed. Without a feed that counts, the layer refuses everything."""
     url = file.revoked_feed
@@ -431,7 +444,7 @@ def _with_revocations(file: PolicyFile, remarks: list[str]) -> PolicyFile:
     place = redact_url(url)
 
     def check(data: bytes, signature: bytes, stored: Stored) -> None:
-        _require_signature(data, signature, file.revoked_by, SIGNED_REVOCATIONS)
+        require_signature(data, signature, file.revoked_by, SIGNED_REVOCATIONS)
         before = parse_revocations(stored.data)[0] if stored.data else 0
         _check_newer(parse_revocations(data)[0], before, data, stored.data or data)
 
@@ -439,7 +452,7 @@ def _with_revocations(file: PolicyFile, remarks: list[str]) -> PolicyFile:
     try:
         if not stored.data:
             raise SourceError(f"the revocations at {place} were never fetched: {stored.problem}")
-        _require_signature(stored.data, stored.signature, file.revoked_by, SIGNED_REVOCATIONS)
+        require_signature(stored.data, stored.signature, file.revoked_by, SIGNED_REVOCATIONS)
         _, expires, revoked = parse_revocations(stored.data)
         if _lateness(expires, file.grace) == "over":
             raise SourceError(f"the revocations at {place} expired on {expires:%Y-%m-%d}: {stored.problem}")

@@ -46,6 +46,8 @@ class Registration:
     loaded_policy: LoadedPolicy = field(default=NOTHING, init=False)
     policy_revision: int = field(default=0, init=False)
     """A number that changes with the policy."""
+    on_policy: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]], init=False)
+    """Called when another policy holds, and what it refuses was released."""
     _names: dict[Origin, tuple[str, ...]] = field(default_factory=dict[Origin, tuple[str, ...]], init=False)
     removed: set[Origin] = field(default_factory=set[Origin], init=False)
     """Origins that are not part of the host any more: an answer of theirs that comes late is ignored."""

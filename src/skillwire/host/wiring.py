@@ -339,6 +339,8 @@ class HostComponents:
                 self.loader.release(key)
                 message = f"{skill.handle} from {skill.origin} is refused by the policy now: it is released"
                 self.log.record(skill_event(EventKind.POLICY, skill, message))
+        for tell in self.registration.on_policy:
+            tell()
         self.changed()
 
     def _recognize(self) -> None:

@@ -12,6 +12,7 @@ import math
 import re
 import secrets
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from skillwire.registry.audit import record
 from skillwire.registry.publications import checked_channel, checked_namespace
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.queries import View
+from skillwire.registry.revocations import Revocations
 from skillwire.registry.schema import channels, grants, namespaces, skills, tokens, versions
 from skillwire.registry.store import Store, now
 from skillwire.text import shown
@@ -296,6 +298,7 @@ class Administration:
         self._store = store
         self._publishing = Publishing(store)
         self._access = Access(store)
+        self._revocations = Revocations(store)
         self._commands: Final[Mapping[str, Callable[[_Arguments, str], JsonObject]]] = {
             "list": self._list,
             "versions": self._versions,
@@ -309,6 +312,10 @@ class Administration:
             "grant": self._grant,
             "uploads": self._uploads,
             "uploads-drop": self._drop_uploads,
+            "revocations": self._list_revoked,
+            "revocations-sign": self._sign_revoked,
+            "revoke": self._revoke,
+            "revoke-undo": self._undo_revoke,
         }
 
     def run(self, command: str, arguments: Mapping[str, object], *, by: str) -> JsonObject:
@@ -332,6 +339,7 @@ class Administration:
                 namespaces.c.signer_name,
                 sa.func.count(sa.distinct(skills.c.id)).label("skills"),
                 sa.func.count(versions.c.id).label("versions"),
+                sa.func.count(versions.c.revoked).label("revoked"),
             )
             .outerjoin(skills, skills.c.namespace == namespaces.c.name)
             .outerjoin(versions, versions.c.skill_id == skills.c.id)
@@ -346,6 +354,7 @@ class Administration:
                     "name": row.name,
                     "skills": row.skills,
                     "versions": row.versions,
+                    "revoked": row.revoked,
                     "bytes": row.published_bytes,
                     "quota_bytes": row.quota_bytes,
                     "signer": row.signer_name,
@@ -367,13 +376,27 @@ class Administration:
             .join(versions, versions.c.id == channels.c.version_id)
             .where(channels.c.namespace == namespace)
         )
+        refused = (
+            sa.select(versions.c.skill_id, versions.c.version)
+            .join(skills, skills.c.id == versions.c.skill_id)
+            .where(skills.c.namespace == namespace, versions.c.revoked.is_not(None))
+            .order_by(versions.c.id)
+        )
         with self._store.reading() as connection:
             rows = connection.execute(counted).all()
+            revoked: dict[int, list[JsonValue]] = {}
+            for row in connection.execute(refused):
+                revoked.setdefault(row.skill_id, []).append(row.version)
             by_name: dict[str, JsonObject] = {}
             for row in connection.execute(pointing):
                 by_name.setdefault(row.name, {})[row.channel] = row.version
         return [
-            {"name": row.name, "versions": row.versions, "channels": by_name.get(row.name, {})}
+            {
+                "name": row.name,
+                "versions": row.versions,
+                "revoked": revoked.get(row.id, []),
+                "channels": by_name.get(row.name, {}),
+            }
             for row in rows
         ]
 
@@ -389,6 +412,7 @@ class Administration:
                     "published_by": row.published_by,
                     "published_at": time_text(row.published_at),
                     "yanked": row.yanked,
+                    "revoked": row.revoked,
                     "channels": list(row.channels),
                 }
                 for row in rows
@@ -475,6 +499,37 @@ class Administration:
     def _drop_uploads(self, given: _Arguments, by: str) -> JsonObject:
         files = self._publishing.drop_uploads(given.text("namespace"), given.text("sent_by"), by=by)
         return {"files": files}
+
+    def _list_revoked(self, _given: _Arguments, _by: str) -> JsonObject:
+        rows, signed = self._revocations.listing()
+        return {
+            "revoked": [{**asdict(row), "revoked_at": time_text(row.revoked_at)} for row in rows],
+            "serial": signed.serial,
+            "expires": time_text(signed.expires) if signed.serial else None,
+            "signer": signed.signer or None,
+            "document": b64encode(signed.data).decode(),
+            "signature": b64encode(signed.signature).decode(),
+        }
+
+    def _sign_revoked(self, given: _Arguments, by: str) -> JsonObject:
+        try:
+            signature = b64decode(given.text("signature"), validate=True)
+        except ValueError:
+            raise _refused_argument("signature is not base64", "use skillwire registry revoke") from None
+        made = self._revocations.sign(
+            given.number("serial"), given.number("expires"), signature, given.text("key"), by=by
+        )
+        return {"serial": made.serial, "expires": time_text(made.expires), "signer": made.signer}
+
+    def _revoke(self, given: _Arguments, by: str) -> JsonObject:
+        target = given.text("target")
+        digests, affected = self._revocations.revoke(target, given.text("reason"), by=by)
+        return {"target": target, "digests": [*digests], "versions": [*affected]}
+
+    def _undo_revoke(self, given: _Arguments, by: str) -> JsonObject:
+        target = given.text("target")
+        digests, affected = self._revocations.undo(target, by=by)
+        return {"target": target, "digests": [*digests], "versions": [*affected]}
 
 
 _IN_A_NAMESPACE: Final = frozenset({"versions", "promote", "yank", "uploads-drop"})

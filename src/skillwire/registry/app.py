@@ -20,12 +20,14 @@ from skillwire.documents import DocumentError
 from skillwire.errors import (
     FormatError,
     LimitExceeded,
+    PolicyRefused,
     RefusedByPolicy,
     SkillNotFound,
     SkillwireError,
     SourceError,
     VersionConflict,
 )
+from skillwire.host.policies import SIGNATURE_SUFFIX
 from skillwire.issues import Issue
 from skillwire.registry.access import (
     ADMIN_PATH,
@@ -36,11 +38,19 @@ from skillwire.registry.access import (
     Role,
     namespace_of,
 )
-from skillwire.registry.endpoints import OCI_PATH, SITE_PATH, OciEndpoint, SiteEndpoint, namespaces_in
+from skillwire.registry.endpoints import (
+    OCI_PATH,
+    SITE_PATH,
+    OciEndpoint,
+    RevokedEndpoint,
+    SiteEndpoint,
+    namespaces_in,
+)
 from skillwire.registry.identity import StoreIdentity
 from skillwire.registry.publications import PUBLISH_PATH, Publication, parse_publication
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.queries import SkillQueries, View
+from skillwire.registry.revocations import FEED_PATH
 from skillwire.registry.source import Feed, StoreSource
 from skillwire.registry.store import Store, StoreBusy
 from skillwire.server import (
@@ -71,6 +81,7 @@ _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (SkillNotFound, 404),
     (VersionConflict, 409),
     (LimitExceeded, 413),
+    (PolicyRefused, 403),
     (RefusedByPolicy, 422),
     (FormatError, 422),
 )
@@ -117,6 +128,7 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
         self._has_current_tables = False
         self._site = SiteEndpoint()
         self._oci = OciEndpoint()
+        self._revoked = RevokedEndpoint(store, lambda: self._feed.number)
         hosts = HostNames(allowed_hosts).all
 
         def make(view: View) -> tuple[McpEndpoint, None]:
@@ -138,6 +150,7 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
             view_of=lambda caller, _headers: caller.view,
             status=ServiceStatus(state=self._state, health=self._health, gauges=self._gauges),
             running=self._follow,
+            open_paths=dict.fromkeys((FEED_PATH, FEED_PATH + SIGNATURE_SUFFIX), self._serve_revoked),
             allowed_hosts=allowed_hosts,
             limits=options.limits,
         )
@@ -171,24 +184,35 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
             receive = body.receive
         await super().serve_view(caller, scope, receive, send)
 
+    async def _serve_revoked(self, scope: Scope, send: Send) -> None:
+        async with self._errors(scope, send):
+            await self._revoked(scope, send)
+
     def _answering(self, serve: Serve) -> Serve:
         """`serve`, with an error as JSON."""
 
         async def answer(caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
-            try:
+            async with self._errors(scope, send):
                 await serve(caller, scope, receive, send)
-            except SourceError as error:
-                # The message of another error is for the operator alone: it names the database.
-                self.telemetry.warn(_log, "database", str(error))
-                is_busy = isinstance(error, StoreBusy)
-                headers = [(b"retry-after", b"2" if is_busy else b"1")]
-                text = json.dumps({"error": str(error) if is_busy else _AWAY})
-                await respond(scope, send, 503, f"{text}\n", media=JSON, headers=headers)
-            except SkillwireError as error:
-                status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-                await respond_json(scope, send, status, {"error": str(error)})
 
         return answer
+
+    @asynccontextmanager
+    async def _errors(self, scope: Scope, send: Send) -> AsyncGenerator[None]:
+        """Respond with an error as JSON."""
+        try:
+            yield
+        except SourceError as error:
+            # The message of another error is for the operator alone: it names the database.
+            self.telemetry.warn(_log, "database", str(error))
+            is_busy = isinstance(error, StoreBusy)
+            headers = [(b"retry-after", b"2" if is_busy else b"1")]
+            text = json.dumps({"error": str(error) if is_busy else _AWAY})
+            await respond(scope, send, 503, f"{text}\n", media=JSON, headers=headers)
+        except SkillwireError as error:
+            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+            by = {"refused_by": "policy"} if isinstance(error, PolicyRefused) else {}
+            await respond_json(scope, send, status, {"error": str(error), **by})
 
     async def _serve_site(self, caller: RegistryCaller, scope: Scope, receive: Receive, send: Send) -> None:
         if not await self._refuse_closed(caller, SITE_PATH, scope, send):

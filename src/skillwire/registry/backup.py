@@ -43,6 +43,8 @@ _TABLES: Final = (
     schema.files,
     schema.channels,
     schema.terms,
+    schema.revocations,
+    schema.signed_revocations,
     schema.changes,
     schema.tokens,
     schema.grants,

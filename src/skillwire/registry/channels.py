@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -154,6 +154,20 @@ def _insert_all(
     arrays = ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in zip(names, types, strict=True))
     statement = f"INSERT INTO {target} SELECT * FROM unnest({arrays}) ON CONFLICT {conflict}"  # noqa: S608
     connection.execute(sa.text(statement), {name: [row[name] for row in rows] for name in names})
+
+
+EVERY_CHANNEL: Final = "*"
+"""In the feed: a change that every channel shows."""
+NO_CHANNEL: Final = ""
+"""In the feed: a change that no channel shows, but every replica has to know."""
+
+
+def add_changes(
+    store: Store, connection: Connection, channel: str, places: Iterable[tuple[str, str]]
+) -> None:
+    """Tell every replica that the listing of these skills changed, given as namespace and name."""
+    for namespace, name in places:
+        _add_change(store, connection, channel, namespace, name, None)
 
 
 def _add_change(

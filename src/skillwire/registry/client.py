@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from skillwire.errors import (
     FormatError,
     LimitExceeded,
+    PolicyRefused,
     RefusedByPolicy,
     SkillNotFound,
     SkillwireError,
@@ -313,6 +314,8 @@ def _answer(response: Any, target: str) -> dict[str, Any]:
         )
     if status in _BUSY:
         raise RegistryUnavailable(f"{redact_url(target)} answered {status}", said=said)
+    if status == 403 and isinstance(answer, dict) and answer.get("refused_by") == "policy":  # pyright: ignore[reportUnknownMemberType]
+        raise PolicyRefused(shown(said, 500))
     kind = _ERRORS.get(status)
     if kind is not None and said:
         raise kind(shown(said, 500))

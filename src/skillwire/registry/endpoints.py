@@ -1,11 +1,11 @@
-"""Other ways to read a registry: the index of a site with archives, and pulls of OCI artifacts."""
+"""Other ways to read a registry: the index of a site with archives, OCI artifacts, what is revoked."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,11 +16,14 @@ import anyio.to_thread
 
 from skillwire.documents import DocumentError
 from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
+from skillwire.host.policies import SIGNATURE_SUFFIX
 from skillwire.json_types import JsonValue, is_object
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.net import ArchiveFile, write_tar_gz
-from skillwire.registry.publications import SkillPath
+from skillwire.registry.publications import SkillPath, revoked_error
 from skillwire.registry.queries import SiteRow, SkillQueries
+from skillwire.registry.revocations import Revocations, SignedList
+from skillwire.registry.store import Store
 from skillwire.server import Headers, Scope, Send, parse_json
 from skillwire.server.http.asgi import refuse_method, respond
 from skillwire.skill import SCHEME, SKILL_FILE, child_uri, digest_of, parse_uri, split_uri
@@ -146,12 +149,16 @@ class OciEndpoint:
     ) -> tuple[bytes, str] | None:
         named = catalog.version_names(namespace, name)
         if kind == "manifests" and reference in named:
-            artifact = self._artifact(catalog, namespace, name, named[reference])
+            version, revoked = named[reference]
+            if revoked is not None:
+                raise revoked_error(namespace, name, version, revoked)
+            artifact = self._artifact(catalog, namespace, name, version)
             return artifact.manifest, artifact.digest
         if not reference.startswith("sha256:"):
             return None
         # Any replica may be asked for a blob whose manifest another one gave: the newest version first.
-        for version in reversed(list(dict.fromkeys(named.values()))):
+        usable = dict.fromkeys(one.version for one in named.values() if one.revoked is None)
+        for version in reversed(usable):
             artifact = self._artifact(catalog, namespace, name, version)
             if kind == "manifests" and artifact.digest == reference:
                 return artifact.manifest, reference
@@ -171,6 +178,29 @@ class OciEndpoint:
             while len(self._artifacts) > _ARTIFACTS:
                 self._artifacts.popitem(last=False)
         return made
+
+
+class RevokedEndpoint:
+    """The signed list of revoked digests, and its signature beside it, for anyone: hosts ask without a token.
+
+    It is read again when `number`, that of the last change, is another one: between two changes it is there
+    even if the database is not.
+    """
+
+    def __init__(self, store: Store, number: Callable[[], int]) -> None:
+        self._revocations = Revocations(store)
+        self._number = number
+        self._read: tuple[int, SignedList] | None = None
+
+    async def __call__(self, scope: Scope, send: Send) -> None:
+        number = self._number()
+        if self._read is None or self._read[0] != number:
+            self._read = number, await anyio.to_thread.run_sync(self._revocations.signed)
+        signed = self._read[1]
+        if not signed.serial:
+            raise SkillNotFound("nobody signed what is revoked: do so with skillwire registry revoke --sign")
+        data = signed.signature if scope["path"].endswith(SIGNATURE_SUFFIX) else signed.data
+        await _send_bytes(scope, send, data, b"application/json", [(b"cache-control", b"no-cache")])
 
 
 async def namespaces_in(scope: Scope, body: bytes) -> list[str]:

@@ -26,8 +26,8 @@ _FILES_AT_ONCE: Final = 200
 def prune(
     store: Store, *, keep: int, by: str, progress: Callable[[int, int], None] | None = None
 ) -> tuple[int, int]:
-    """Delete versions beyond the newest `keep` of each skill that no channel points to and that were not
-    withdrawn, uploads of more than a day ago, and files that nothing refers to.
+    """Delete versions beyond the newest `keep` of each skill that no channel points to and that were neither
+    withdrawn nor revoked, uploads of more than a day ago, and files that nothing refers to.
 
     Returns the counts of versions and files; `progress` gets them as they grow. It works in small
     transactions: publications go on beside it, and after an interruption the next call continues.
@@ -69,11 +69,13 @@ def _delete_versions(store: Store, of_skills: list[int], keep: int, by: str) -> 
         schema.versions.c.version,
         schema.versions.c.set_digest,
         schema.versions.c.yanked,
+        schema.versions.c.revoked,
     ).add_columns(rank.label("rank"))
     newest_first = ranked.where(schema.versions.c.skill_id.in_(of_skills)).subquery()
     old = sa.select(newest_first).where(
         newest_first.c.rank > keep,
         newest_first.c.yanked.is_(None),
+        newest_first.c.revoked.is_(None),
         ~sa.exists().where(schema.channels.c.version_id == newest_first.c.id),
     )
     with store.reading() as connection:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
+from skillwire.errors import FormatError, LimitExceeded, PolicyRefused, SkillNotFound
 from skillwire.host.config.policy import OWN_REGISTRY
 from skillwire.host.policies import current_policy, log_refusal
 from skillwire.host.scanners import known_scans, run_scanners
@@ -35,13 +35,16 @@ from skillwire.trust import (
     AdmissionRequest,
     Denied,
     Origin,
+    Policy,
     Purpose,
+    SignatureVerdict,
     admit,
     check_entry,
     check_signature,
     require,
     verify_file,
 )
+from skillwire.trust.policy import LayerKind, PolicyLayer
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
@@ -63,6 +66,11 @@ class SkillPath:
     @property
     def root(self) -> SkillUri:
         return root_uri(self.namespace, self.name, self.version)
+
+
+def revoked_error(namespace: str, name: str, version: str, reason: str) -> PolicyRefused:
+    """The error for whoever asks for a revoked version."""
+    return PolicyRefused(f"{namespace}/{name} {version} is revoked: {reason}")
 
 
 def _entry(draft: Publication, name: str) -> SkillEntry:
@@ -93,22 +101,31 @@ def scan_draft(draft: Publication, read: Callable[[], Mapping[str, bytes]]) -> N
     run_scanners(policy, [one for one in policy.scanners if one.key in policy.thresholds], files)
 
 
-def check_policy(draft: Publication, frontmatter: Mapping[str, object], bundle: bytes | None) -> None:
+def check_policy(draft: Publication, name: str, bundle: bytes | None) -> None:
     """Raise `PolicyRefused` for a version that the policy of this machine does not let be published."""
     loaded = current_policy()
-    if not loaded.policy.given:
-        return
-    name = str(frontmatter["name"])
+    if loaded.policy.given:
+        files = {file.path: file.digest for file in draft.files}
+        signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
+        _admit(draft, name, loaded.policy, signature)
+
+
+def check_revoked(draft: Publication, name: str, revoked: Mapping[str, str]) -> None:
+    """Raise `PolicyRefused` for a version that has one of these digests, each with its reason."""
+    if revoked:
+        layer = PolicyLayer(kind=LayerKind.MACHINE, place="", name="of this registry", revoked=revoked)
+        _admit(draft, name, Policy((layer,)))
+
+
+def _admit(draft: Publication, name: str, policy: Policy, signature: SignatureVerdict | None = None) -> None:
     entry = _entry(draft, name)
-    files = {file.path: file.digest for file in draft.files}
-    signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
     origin, source = Origin.mcp("registry"), f"registry:{OWN_REGISTRY}"
     candidate = AdmissionRequest(
         origin=origin,
         entry=entry,
         signature=signature,
-        scans=known_scans(loaded.policy, entry),
-        policy=loaded.policy,
+        scans=known_scans(policy, entry),
+        policy=policy,
         sources=(source,),
     )
     decision = admit(candidate, Purpose.INSTALL)
@@ -234,6 +251,7 @@ class VersionRow:
     published_at: int
     yanked: str | None
     channels: tuple[str, ...]
+    revoked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,15 @@ from skillwire.registry.publications import (
     UploadRow,
     VersionRow,
     check_policy,
+    check_revoked,
     checked_channel,
     checked_namespace,
     refused,
+    revoked_error,
     scan_draft,
 )
 from skillwire.registry.queries import counted_text
+from skillwire.registry.revocations import revoked_digests
 from skillwire.registry.schema import (
     blobs,
     channels,
@@ -122,13 +125,15 @@ class Publishing:
             _require_files(connection, draft, by)
             skill_md = self._data(connection, draft, SKILL_FILE) or b""
             frontmatter = self._checked(connection, draft, skill_md)
-            check_policy(draft, frontmatter, self._data(connection, draft, SIGNATURE_FILE))
             name = str(frontmatter["name"])
+            check_policy(draft, name, self._data(connection, draft, SIGNATURE_FILE))
             signer = self._signer(connection, draft)
             archive = self._archive_digest(connection, draft)
             text_terms = body_terms(searched_text(skill_md))
             self._store.take_turn(connection)
-            _require_files(connection, draft, by)  # Nothing is deleted from here on.
+            _require_files(connection, draft, by)  # Nothing is deleted from here on, and nothing revoked.
+            digests = [draft.set_digest, *(file.digest for file in draft.files)]
+            check_revoked(draft, name, revoked_digests(connection, digests))
             skill = _skill_id(connection, draft.namespace, name)
             version = self._same_version(connection, skill, name, draft)
             is_new = version is None
@@ -195,6 +200,8 @@ class Publishing:
             row = _existing(connection, namespace, name, version)
             if row.yanked is not None:
                 raise VersionConflict(f"{namespace}/{name} {version} was withdrawn: promote another version")
+            if row.revoked is not None:
+                raise revoked_error(namespace, name, version, row.revoked)
             if point(self._store, connection, checked_channel(channel), namespace, name, row.id):
                 record(connection, by, "promote", f"{namespace}/{name}@{version}", {"channel": channel})
 
@@ -248,6 +255,7 @@ class Publishing:
                 row.published_at,
                 row.yanked,
                 tuple(sorted(one.channel for one in pointing if one.version_id == row.id)),
+                row.revoked,
             )
             for row in rows
         ]
@@ -501,9 +509,9 @@ def _skill_id(connection: Connection, namespace: str, name: str) -> int:
     return int(found)
 
 
-def _existing(connection: Connection, namespace: str, name: str, version: str) -> sa.Row[Any, Any]:
+def _existing(connection: Connection, namespace: str, name: str, version: str) -> Any:
     row = connection.execute(
-        sa.select(versions.c.id, versions.c.yanked)
+        sa.select(versions.c.id, versions.c.yanked, versions.c.revoked)
         .join(skills, skills.c.id == versions.c.skill_id)
         .where(skills.c.namespace == namespace, skills.c.name == name, versions.c.version == version)
     ).first()

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -24,7 +24,7 @@ from skillwire.errors import FormatError, SkillNotFound, SourceError
 from skillwire.issues import Severity
 from skillwire.json_types import JsonValue
 from skillwire.net import ArchiveFile, archive_file
-from skillwire.registry.publications import SkillPath, parse_skill_path, root_uri
+from skillwire.registry.publications import SkillPath, parse_skill_path, revoked_error, root_uri
 from skillwire.registry.schema import blobs, changes, channels, files, skills, term_trigrams, terms, versions
 from skillwire.registry.store import Store
 from skillwire.skill import (
@@ -234,6 +234,8 @@ def _fts_quoted(term: str) -> str:
 
 YANKED_META: Final = "dev.skillwire/yanked"
 """In the `_meta` of an entry: why this version was withdrawn."""
+REVOKED_META: Final = "dev.skillwire/revoked"
+"""In the `_meta` of a listed entry: why this version must not be used, and cannot be read."""
 VERSION_META: Final = "dev.skillwire/version"
 """In the `_meta` of an entry: the version that the channel points to."""
 
@@ -274,6 +276,13 @@ class SiteRow:
     digest: str
 
 
+class NamedVersion(NamedTuple):
+    """A version, and why it is revoked if it is."""
+
+    version: str
+    revoked: str | None
+
+
 class SkillQueries:
     """The skills of a store as one caller may see them. Every call may block."""
 
@@ -308,6 +317,7 @@ class SkillQueries:
             row = self._version(connection, place)
         if row is None:
             raise _not_found("skill", uri)
+        _require_usable(place, row["version"], row["revoked"])
         entry = _entry(row, place.version)
         return self._nested(entry, uri, inside) if inside else entry
 
@@ -330,14 +340,16 @@ class SkillQueries:
         """The bytes of a file, or `SkillNotFound`."""
         place = parse_skill_path(uri)
         query = (
-            sa.select(blobs.c.digest, blobs.c.data)
+            sa.select(blobs.c.digest, blobs.c.data, versions.c.version, versions.c.revoked)
             .select_from(files.join(blobs, files.c.digest == blobs.c.digest))
+            .join(versions, versions.c.id == files.c.version_id)
             .where(files.c.path == place.path, files.c.version_id == self._version_id(place))
         )
         with self._store.reading() as connection:
             row = connection.execute(query).first() if self._view.has(place.namespace) else None
         if row is None:
             raise _not_found("file", uri)
+        _require_usable(place, row.version, row.revoked)
         return self._checked(row.digest, row.data)
 
     def names_in(self, namespace: str) -> list[str]:
@@ -347,9 +359,14 @@ class SkillQueries:
             return list(connection.execute(query.order_by(channels.c.name)).scalars())
 
     def site_page(self, after: str | None, size: int) -> list[SiteRow]:
-        """The next skills as a site's index lists them: each name once, the first by path."""
-        other = channels.alias()
-        seen = [other.c.channel == self._view.channel]
+        """The next skills as a site's index lists them: each name once, the first by path. An index cannot
+        say that one is revoked, so these are left out."""
+        other, others = channels.alias(), versions.alias()
+        seen = [
+            other.c.channel == self._view.channel,
+            others.c.id == other.c.version_id,
+            others.c.revoked.is_(None),
+        ]
         if self._view.namespaces is not None:
             seen.append(other.c.namespace.in_(sorted(self._view.namespaces)))
         query = (
@@ -357,6 +374,7 @@ class SkillQueries:
             .join(versions, versions.c.id == channels.c.version_id)
             .where(
                 *self._seen(),
+                versions.c.revoked.is_(None),
                 ~sa.exists().where(*seen, other.c.name == channels.c.name, other.c.path < channels.c.path),
             )
             .order_by(channels.c.path)
@@ -375,8 +393,9 @@ class SkillQueries:
     def contents(self, place: SkillPath) -> list[ArchiveFile]:
         """Every file of a version, or `SkillNotFound`."""
         query = (
-            sa.select(files.c.path, blobs.c.digest, blobs.c.data)
+            sa.select(files.c.path, blobs.c.digest, blobs.c.data, versions.c.version, versions.c.revoked)
             .join(blobs, files.c.digest == blobs.c.digest)
+            .join(versions, versions.c.id == files.c.version_id)
             .where(files.c.version_id == self._version_id(place))
             .order_by(files.c.path)
         )
@@ -384,24 +403,25 @@ class SkillQueries:
             rows = connection.execute(query).all()
         if not rows or not self._view.has(place.namespace):
             raise _not_found("skill", child_uri(place.root, SKILL_FILE))
+        _require_usable(place, rows[0].version, rows[0].revoked)
         return [archive_file(row.path, self._checked(row.digest, row.data)) for row in rows]
 
-    def version_names(self, namespace: str, name: str) -> dict[str, str]:
+    def version_names(self, namespace: str, name: str) -> dict[str, NamedVersion]:
         """The versions of a skill and the version of each channel, by name."""
         with self._store.reading() as connection:
             found = connection.execute(
-                sa.select(versions.c.version)
+                sa.select(versions.c.version, versions.c.revoked)
                 .join(skills, skills.c.id == versions.c.skill_id)
                 .where(skills.c.namespace == namespace, skills.c.name == name)
                 .order_by(versions.c.id)
-            ).scalars()
+            )
             pointing = connection.execute(
-                sa.select(channels.c.channel, versions.c.version)
+                sa.select(channels.c.channel, versions.c.version, versions.c.revoked)
                 .join(versions, versions.c.id == channels.c.version_id)
                 .where(channels.c.path == f"{namespace}/{name}/")
             )
-            named = {row.channel: row.version for row in pointing}
-            named |= {version: version for version in found}
+            named = {row.channel: NamedVersion(row.version, row.revoked) for row in pointing}
+            named |= {row.version: NamedVersion(row.version, row.revoked) for row in found}
         return named if self._view.has(namespace) else {}
 
     def find(self, name: str) -> list[SkillEntry]:
@@ -497,6 +517,7 @@ _FIELDS: Final = (
     versions.c.frontmatter,
     versions.c.manifest,
     versions.c.yanked,
+    versions.c.revoked,
     skills.c.namespace,
     skills.c.name,
 )
@@ -522,6 +543,8 @@ def _entry(row: Row, version: str | None = None) -> SkillEntry:
     meta: dict[str, JsonValue] = {VERSION_META: row["version"]}
     if row["yanked"] is not None:
         meta[YANKED_META] = row["yanked"]
+    if row["revoked"] is not None:
+        meta[REVOKED_META] = row["revoked"]
     return SkillEntry(
         child_uri(root, SKILL_FILE),
         json.loads(row["frontmatter"]),
@@ -545,6 +568,11 @@ def _change(row: Row) -> ChangeRow:
         row["name"],
         None if paths is None else tuple(json.loads(paths)),
     )
+
+
+def _require_usable(place: SkillPath, version: str, revoked: str | None) -> None:
+    if revoked is not None:
+        raise revoked_error(place.namespace, place.name, version, revoked)
 
 
 def _not_found(what: str, uri: SkillUri) -> SkillNotFound:

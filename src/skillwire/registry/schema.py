@@ -123,7 +123,10 @@ versions: Final = _table(
     *_numbers("published_at"),
     # Why it was withdrawn; null while it is not.
     Column("yanked", Text),
+    # Why it, or one of its files, must not be used any more; null while it may. Derived from `revocations`.
+    Column("revoked", Text),
     UniqueConstraint("skill_id", "version"),
+    Index("versions_by_set_digest", "set_digest"),
 )
 
 # Versions that were deleted: the same files may be published again under such a version, others may not.
@@ -170,11 +173,31 @@ term_trigrams: Final = _table(
     _foreign("term", terms.c.term, primary_key=True),
 )
 
+# The digests of skills and of files that must not be used any more.
+revocations: Final = _table(
+    "revocations",
+    *_keys("digest"),
+    # The skills that it was revoked for, as people read it.
+    *_texts("what", "reason", "revoked_by"),
+    *_numbers("revoked_at"),
+)
+
+# The list of them that was signed last, as it is served to hosts.
+signed_revocations: Final = _table(
+    "signed_revocations",
+    Column("serial", BigInteger, primary_key=True, autoincrement=False),
+    *_numbers("expires"),
+    Column("data", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    *_texts("signer"),
+)
+
 # The change feed. Numbers follow the order of the commits: a reader that has read up to one has seen all
 # before it.
 changes: Final = _table(
     "changes",
     _number(),
+    # `*` if every channel is concerned, empty if none is.
     *_texts("channel"),
     *_sorted("namespace", "name"),
     # JSON: the paths of the files that changed; null when the listing itself changed.

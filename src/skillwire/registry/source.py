@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from skillwire.catalog import Query
 from skillwire.errors import SkillNotFound, SourceError
+from skillwire.registry.channels import EVERY_CHANNEL
 from skillwire.registry.publications import parse_skill_path, root_uri
 from skillwire.registry.queries import ChangeRow, SkillQueries, View
 from skillwire.registry.store import CHANNEL, Store
@@ -300,7 +301,7 @@ class StoreSource(PagedSource):
         await self._feed.catch_up()
 
     def _concerns(self, row: ChangeRow) -> bool:
-        return row.channel == self._view.channel and self._view.has(row.namespace)
+        return row.channel in (self._view.channel, EVERY_CHANNEL) and self._view.has(row.namespace)
 
 
 async def _in_thread(call: Callable[[], T]) -> T:

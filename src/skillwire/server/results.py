@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from skillwire.catalog import skill_path
-from skillwire.errors import ApprovalRequired, FormatError, Refusal, SkillNotFound
+from skillwire.errors import ApprovalRequired, FormatError, PolicyRefused, Refusal, SkillNotFound
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.server.legacy.resources import LegacyResource, LegacyResources, SkillPrompts
 from skillwire.server.legacy.tools import SkillTexts, SkillTools
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from skillwire.server.search import LibrarySearch
 
 INTERNAL_ERROR: Final = -32603
+APPROVAL_REQUIRED: Final = -32010
+"""The error of a request for a skill that exists and that its client may not have: nobody approved it, or a
+policy refuses it."""
 FRONTMATTER_META_PREFIX: Final = "io.modelcontextprotocol.skills/"
 _META_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SHORT: Final = 2048
@@ -280,7 +283,8 @@ def legacy_resource(item: LegacyResource) -> JsonObject:
 
 @contextmanager
 def _errors(uri: str | None = None) -> Generator[None]:
-    """Turn errors into refusals: -32602 for mistakes of the caller, -32603 for everything else (RD-1)."""
+    """Turn errors into refusals: -32602 for mistakes of the caller, -32010 for what a policy refuses, -32603
+    for everything else (RD-1)."""
     data: JsonObject | None = None if uri is None else {"uri": uri if len(uri) <= _SHORT else shown(uri)}
     try:
         yield
@@ -288,6 +292,8 @@ def _errors(uri: str | None = None) -> Generator[None]:
         raise Refusal(str(error), code=INVALID_PARAMS, data=data) from None
     except FormatError as error:
         raise Refusal(error.issues[0].message, code=INVALID_PARAMS, data=data) from None
+    except PolicyRefused as error:
+        raise Refusal(str(error), code=APPROVAL_REQUIRED, data=data) from None
     except (ApprovalRequired, Refusal):
         raise  # A person has to be asked first, which the caller may be able to do; or it is refused already.
     except Exception as error:

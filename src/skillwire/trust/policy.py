@@ -25,6 +25,7 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from skillwire.errors import FormatError
 from skillwire.skill import DYNAMIC, SetDigest, SkillEntry, path_below, skill_root, split_uri
 from skillwire.trust.approval import (
     NO_GRANTS,
@@ -462,10 +463,13 @@ def _revoked_digest(revoked: Mapping[str, str], subject: Subject) -> str:
         digest = file[1] if isinstance(file, tuple) else file.digest
         if digest in revoked:
             return digest
-    if entry.resources is DYNAMIC:
-        whole: SetDigest | None = seen_digest(entry, subject.seen) if subject.seen else None
-    else:
-        whole = shown_digest(entry)
+    try:
+        if entry.resources is DYNAMIC:
+            whole: SetDigest | None = seen_digest(entry, subject.seen) if subject.seen else None
+        else:
+            whole = shown_digest(entry)
+    except FormatError:
+        return ""  # Not a set of files, so nobody can load it.
     return whole if whole is not None and whole in revoked else ""
 
 

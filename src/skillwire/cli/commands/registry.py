@@ -82,11 +82,13 @@ COMMANDS: Final = (
     ),
     _administration(
         "registry list",
-        "List the namespaces, or the skills of one",
+        "List the namespaces, the skills of one, or what is revoked",
         text("--namespace NAME", "List the skills of this namespace, with the version of each channel."),
+        flag("--revoked", "List the digests that are revoked, and what hosts were told of them."),
         examples={
             "skillwire registry list": "namespaces with skills, versions, size, quota and required signer",
             "skillwire registry list --namespace acme": "",
+            "skillwire registry list --revoked": "",
         },
     ),
     _administration(
@@ -173,9 +175,31 @@ COMMANDS: Final = (
         examples={"skillwire registry yank acme/pdf 1.1.0 --reason leaks-a-key": ""},
     ),
     _administration(
+        "registry revoke",
+        "Refuse a version, or any digest, from now on\n\n"
+        "The registry no longer serves it, not even to clients that pinned it, and accepts nothing that has "
+        "the digest. Listings show the reason. TARGET is NAMESPACE/NAME@VERSION, NAMESPACE/NAME for the "
+        "versions that there are, or sha256:DIGEST of a skill or of a file. With --sign, hosts whose policy "
+        "has the feed of this registry refuse it too, also where it is installed: the list is signed here, "
+        "and the registry never has the private key. Anyone can read the list, with its reasons. Sign it "
+        "again before it expires, without TARGET.",
+        Argument("target", "TARGET", "What is revoked.", required=False),
+        text("--reason TEXT", "Why. Whoever is refused sees it."),
+        flag("--undo", "Take a revocation back."),
+        path("--sign KEY", "Sign the list with this private key, as `skillwire sign --new-key` makes one."),
+        text("--password-env VARIABLE", "The environment variable that holds the private key's password."),
+        integer("--days N", "How long the signed list is valid.", default=90, least=1),
+        examples={
+            "skillwire registry revoke acme/pdf@1.1.0 --reason leaks-a-key --sign security.pem": "",
+            "skillwire registry revoke sha256:0123... --reason leaks-a-key": "the registry alone refuses it",
+            "skillwire registry revoke acme/pdf@1.1.0 --undo --sign security.pem": "",
+            "skillwire registry revoke --sign security.pem": "sign the list anew, also an empty one",
+        },
+    ),
+    _administration(
         "registry prune",
         "Delete old versions and files that nothing needs\n\n"
-        "Versions that a channel points to and withdrawn versions stay. Clients that pinned a "
+        "Versions that a channel points to, withdrawn and revoked versions stay. Clients that pinned a "
         "deleted version can no longer fetch it. It works in small steps: publications go on beside it, and "
         "after an interruption the next call continues.",
         integer("--keep N", "Keep the newest N versions of each skill.", default=10, least=1),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, TypeAlias
 
 from skillwire.access import AccessRefusal, C, Identity, RateLimit
@@ -84,7 +85,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
     1. bare health, for everybody: `/livez` says that the process runs, `/readyz` and `/healthz` that it can
        serve requests, and nothing else,
     2. `Host` and `Origin`, which must name this server,
-    3. how to sign in, where that is possible (RFC 9728),
+    3. what anybody may read: how to sign in, where that is possible (RFC 9728), and `open_paths`,
     4. the identity of the caller,
     5. the caller's rate and their number of open requests,
     6. the route. The metrics, and the health with `?detail`, are for operators.
@@ -104,6 +105,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
         status: ServiceStatus,
         running: Callable[[], AbstractAsyncContextManager[object]],
         allowed_hosts: Iterable[str] = (),
+        open_paths: Mapping[str, Callable[[Scope, Send], Awaitable[None]]] = MappingProxyType({}),
         owner_of: Callable[[K], C | None] = lambda _key: None,
         tick: Callable[[], None] = lambda: None,
         limits: Limits = DEFAULT_LIMITS,
@@ -115,6 +117,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
         self._pool = pool
         self._routes: tuple[Route[C], ...] = (Route(MCP_PATH, self.serve_view), *routes)
         self._view_of = view_of
+        self._open_paths = open_paths
         self._owner_of = owner_of
         self._running = running
         self._tick = tick
@@ -158,6 +161,10 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
         if metadata is not None and _is_metadata_path(path, self._identity.metadata_url):
             if not await refuse_method(scope, send):
                 await respond_json(scope, send, 200, metadata)
+            return
+        if (serve := self._open_paths.get(path)) is not None:
+            if not await refuse_method(scope, send):
+                await serve(scope, send)
             return
         try:
             caller = await self._identity.identify(scope["headers"], _client(scope))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
-from skillwire.errors import AmbiguousName, FormatError, Refusal, SkillNotFound
+from skillwire.errors import AmbiguousName, FormatError, PolicyRefused, Refusal, SkillNotFound
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.library import Catalog, ServerOptions, SkillLibrary, file_content
@@ -182,7 +182,7 @@ class SkillTools(LegacyFeature):
                 result: JsonObject = {"content": [_text(text)], "isError": is_error}
             else:
                 result = {"content": [await self._content(name, arguments)], "isError": False}
-        except (SkillNotFound, AmbiguousName) as error:
+        except (SkillNotFound, AmbiguousName, PolicyRefused) as error:
             result = {"content": [_text(str(error))], "isError": True}
         except FormatError as error:
             result = {"content": [_text(error.issues[0].message)], "isError": True}

@@ -71,8 +71,10 @@ def upgrade() -> None:
         sa.Column("published_by", sa.Text, nullable=False),
         sa.Column("published_at", sa.BigInteger, nullable=False),
         sa.Column("yanked", sa.Text),
+        sa.Column("revoked", sa.Text),
         sa.UniqueConstraint("skill_id", "version"),
     )
+    op.create_index("versions_by_set_digest", "versions", ["set_digest"])
     op.create_table(
         "deleted_versions",
         sa.Column("skill_id", _ID, sa.ForeignKey("skills.id"), primary_key=True),
@@ -110,6 +112,20 @@ def upgrade() -> None:
         "term_trigrams",
         sa.Column("trigram", _SORTED, primary_key=True),
         sa.Column("term", _SORTED, sa.ForeignKey("terms.term"), primary_key=True),
+    )
+    op.create_table(
+        "revocations",
+        sa.Column("digest", _SORTED, primary_key=True),
+        *_texts("what", "reason", "revoked_by"),
+        sa.Column("revoked_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "signed_revocations",
+        sa.Column("serial", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("expires", sa.BigInteger, nullable=False),
+        sa.Column("data", sa.LargeBinary, nullable=False),
+        sa.Column("signature", sa.LargeBinary, nullable=False),
+        *_texts("signer"),
     )
     op.create_table(
         "changes",
