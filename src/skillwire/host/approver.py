@@ -64,6 +64,7 @@ from skillwire.trust import (
     FileChange,
     Grants,
     Origin,
+    Policy,
     Publisher,
     Purpose,
     Reason,
@@ -89,6 +90,7 @@ from skillwire.trust import (
     skill_files,
 )
 from skillwire.trust.approval import is_nested
+from skillwire.trust.policy import Subject
 
 Preview: TypeAlias = Callable[[HostSkill, str], Awaitable[VerifiedFile]]
 _TOGETHER: Final = 16
@@ -469,19 +471,20 @@ class Approver:
 
         Most skills of a large server are undecided, and differ in nothing but a sound entry: their status is
         determined once. So it is with those that a policy permits, unless that depends on who signed or
-        approved each of them.
+        approved each of them, or on a scan.
         """
         known: dict[tuple[Origin, bool, bool, bool], ApprovalStatus] = {}
         required = cache(self.signatures.required)
         every = list(skills)
         policy = self.light_facts(every[0]).policy if every else NO_POLICY
-        is_personal = policy.asks_signers or policy.needs_team
-        for skill in every:
+        is_personal = policy.asks_signers or policy.needs_team or bool(policy.thresholds)
+        doubtful = self._doubtful(policy, every)
+        for number, skill in enumerate(every):
             origin, entry = skill.origin, skill.entry
             if is_personal or self.store.knows(self._key(skill)) or required(origin):
                 yield self.status(skill)
                 continue
-            if policy.given and not self.is_permitted(skill):
+            if doubtful[number] and not self.is_permitted(skill):
                 yield self.status(skill)
                 continue
             like = origin, skill.enabled, entry.is_dynamic, is_nested(skill.uri, self.registry.uris(origin))
@@ -494,6 +497,18 @@ class Approver:
             if not status.problem:
                 known[like] = status
             yield status
+
+    def _doubtful(self, policy: Policy, skills: Sequence[HostSkill]) -> list[bool]:
+        """Whether a policy may refuse each of these skills."""
+        if not policy.given:
+            return [False] * len(skills)
+        sources: dict[Origin, tuple[str, ...]] = {}
+        for skill in skills:
+            if skill.origin not in sources:
+                sources[skill.origin] = self.light_facts(skill).subject.sources
+        return policy.may_refuse(
+            [Subject(entry=skill.entry, sources=sources[skill.origin]) for skill in skills]
+        )
 
     def is_offered(self, skill: HostSkill) -> bool:
         """Whether a model is told of a listed skill: not if a load is sure to be refused without asking."""
