@@ -1936,7 +1936,7 @@ GROUPS = (
                 'digest=visit.form.get("digest", ""), server=label, how=f"declined',
                 'digest=str(self._host.admin.review(skill).digest), server=label, how=f"declined',
             ),
-            ("if item.badges and not visit.session.has_opened(digest):", "if False:"),
+            ("if item.review_reasons and not visit.session.has_opened(digest):", "if False:"),
             ('bool(visit.form.get("allow_tools"))', "True"),
             ('bool(visit.form.get("allow_code"))', "True"),
             (

@@ -111,4 +111,4 @@ async def test_a_token_with_another_claim_or_without_it_is_not_valid(claim: str,
 
 def test_clients_find_the_metadata_before_the_path_of_the_resource() -> None:
     assert SETTINGS.metadata_url == "https://skills.example/.well-known/oauth-protected-resource/mcp"
-    assert SETTINGS.metadata["authorization_servers"] == ["https://login.example"]
+    assert SETTINGS.sign_in_metadata["authorization_servers"] == ["https://login.example"]

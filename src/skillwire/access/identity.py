@@ -176,13 +176,13 @@ class Identity(Protocol[C]):
     """Finds the caller of a request."""
 
     @property
-    def metadata(self) -> Mapping[str, object] | None:
+    def sign_in_metadata(self) -> Mapping[str, object] | None:
         """How clients sign in (RFC 9728); `None` where nobody can."""
         ...
 
     @property
     def metadata_url(self) -> str:
-        """Where clients find `metadata`; empty where there is none."""
+        """Where clients find `sign_in_metadata`; empty where there is none."""
         ...
 
     async def identify(self, headers: Headers, address: str) -> C | AccessRefusal:
@@ -201,7 +201,7 @@ class Identity(Protocol[C]):
 class OpenIdentity:
     """No credentials: everybody is the user who started the server."""
 
-    metadata = None
+    sign_in_metadata = None
     metadata_url = ""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ class BearerIdentity(Generic[C]):
     Step 3 comes before step 4, so whoever guesses tokens behind a proxy stops no one who is known already.
     """
 
-    metadata: Mapping[str, object] | None = None
+    sign_in_metadata: Mapping[str, object] | None = None
     metadata_url: str = ""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:

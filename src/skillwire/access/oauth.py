@@ -56,7 +56,7 @@ class OAuthSettings:
     """The channel of a registry that signed-in users read."""
 
     @property
-    def metadata(self) -> Mapping[str, object]:
+    def sign_in_metadata(self) -> Mapping[str, object]:
         """The metadata that a client needs to sign in (RFC 9728)."""
         return {
             "resource": self.audience,
@@ -66,7 +66,7 @@ class OAuthSettings:
 
     @property
     def metadata_url(self) -> str:
-        """Where clients find `metadata`: the well-known path comes before the path of the resource."""
+        """Where clients find it: the well-known path comes before the path of the resource."""
         parts = urlsplit(self.audience)
         return f"{parts.scheme}://{parts.netloc}{METADATA_PATH}{parts.path.rstrip('/')}"
 

@@ -83,7 +83,7 @@ def run(**given: Any) -> None:
             "oauth_audience",
             "oauth_groups_claim",
         )
-    store = _store_url(options)
+    store = _registry_url(options)
     if store is not None:
         refuse_idle(given)
         options = replace(options, store=store)
@@ -210,7 +210,7 @@ def serve(options: ServeOptions) -> None:
             serve_http(http, app, metrics=options.metrics, limits=limits, on_hangup=_refreshing(remotes))
 
 
-def _store_url(options: ServeOptions) -> str | None:
+def _registry_url(options: ServeOptions) -> str | None:
     """The registry to serve. The command line takes precedence over the environment."""
     if options.store is None and (options.paths or options.locked or options.installed):
         return None

@@ -108,7 +108,7 @@ class Answer:
         return "a result"
 
     @property
-    def may_pass(self) -> bool:
+    def may_be_transient(self) -> bool:
         """Whether the network, the load of a machine or a time-out may be the cause, and not the server."""
         if self.error is not None:
             return self.error.code == INTERNAL_ERROR

@@ -116,10 +116,10 @@ class Session:
         What may have failed by chance is asked once more, over a new connection where there are several.
         """
         answer = await self._ask_once(method, params)
-        if answer.may_pass and not (self._gone or self._is_closed(answer)):
+        if answer.may_be_transient and not (self._gone or self._is_closed(answer)):
             again = await self._ask_once(method, params, fresh=True)
             if again.failure is not RequestFailure.SKIPPED:
-                if not again.may_pass:
+                if not again.may_be_transient:
                     self.passing.append(answer)
                 answer = again
         if answer.failure not in (None, RequestFailure.SKIPPED):

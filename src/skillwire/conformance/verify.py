@@ -325,7 +325,7 @@ class _Run:
         first = await self._survey_once(open_channel, revision, known)
         if not isinstance(first, Observations) or not self.target.command:
             return first
-        ended = [one for one in first.failures if one.may_pass]
+        ended = [one for one in first.failures if one.may_be_transient]
         if not ended:
             return first
         again = await self._survey_once(open_channel, revision, known)

@@ -60,7 +60,7 @@ class StoreIdentity(BearerIdentity[RegistryCaller]):
         self._known: OrderedDict[Subject, _Known] = OrderedDict()
         self._subjects: OrderedDict[bytes, tuple[Subject, float, float]] = OrderedDict()
         if oauth is not None:
-            self.metadata: Mapping[str, object] | None = oauth.metadata
+            self.sign_in_metadata: Mapping[str, object] | None = oauth.sign_in_metadata
             self.metadata_url = oauth.metadata_url
 
     async def recheck(self, callers: Sequence[RegistryCaller]) -> Sequence[RegistryCaller | None]:

@@ -37,9 +37,9 @@ class ReviewActions:
         skill = await self._host.find(uri, server=label)
         digest = visit.form.get("digest", "")
         item = self._overview.item(self._host.admin.review(skill, caller=visit.caller), visit.caller)
-        if item.badges and not visit.session.has_opened(digest):
+        if item.review_reasons and not visit.session.has_opened(digest):
             raise ApprovalRequired(
-                f"{skill.handle} is not approved: open it first ({', '.join(item.badges)})",
+                f"{skill.handle} is not approved: open it first ({', '.join(item.review_reasons)})",
                 reason=Reason.NEW,
                 origin=label,
                 uri=uri,

@@ -92,7 +92,7 @@ class SkillItem:
         return scan_rows(self.scans or ())
 
     @property
-    def badges(self) -> tuple[str, ...]:
+    def review_reasons(self) -> tuple[str, ...]:
         """Why it must be opened before it is approved, each in a few words; none if it need not be."""
         if not self.can_decide:
             return ()

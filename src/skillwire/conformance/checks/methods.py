@@ -207,7 +207,7 @@ def check_directories(seen: Observations) -> Iterator[Violation]:
     for entry in seen.checked:
         yield from _extra_files(seen, entry, files)
     yield from _missing(seen)
-    yield from _sizes(seen)
+    yield from _directory_sizes(seen)
     yield from _directory_refusals(seen)
     yield from neighbor_violations(
         seen.probes.get(Probe.DIRECTORY_UNKNOWN),
@@ -312,7 +312,7 @@ def _is_usable(directory: DirectorySeen) -> bool:
     return is_whole and all(child.uri is not None for child in directory.children)
 
 
-def _sizes(seen: Observations) -> Iterator[Violation]:
+def _directory_sizes(seen: Observations) -> Iterator[Violation]:
     shown = {
         child.uri: child.fields["size"]
         for directory in seen.directories.values()

@@ -157,7 +157,7 @@ class HttpFrontend(StoppableApp, Generic[C, K]):
             self.telemetry.warn(_log, "origin", f"403 for {_client(scope)}: the Origin is another site")
             await respond(scope, send, 403, "Requests of other sites are refused.\n")
             return
-        metadata = self._identity.metadata
+        metadata = self._identity.sign_in_metadata
         if metadata is not None and _is_metadata_path(path, self._identity.metadata_url):
             if not await refuse_method(scope, send):
                 await respond_json(scope, send, 200, metadata)
