@@ -16,6 +16,7 @@ from skillwire.trust import Origin
 
 REFUNDS = make_entry("skill://refunds/SKILL.md")
 DEEP_REFUNDS = make_entry("skill://acme/refunds/SKILL.md", {"deep.md": b"deeper"})
+OTHER_REFUNDS = make_entry("skill://refunds/SKILL.md", {"other.md": b"other"})
 INVOICES = make_entry("skill://invoices/SKILL.md")
 
 
@@ -47,7 +48,7 @@ def test_a_unique_name_stays_bare() -> None:
 def test_a_collision_shows_both_qualified_and_the_old_handle_keeps_meaning_the_first() -> None:
     registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
-    changes = registry.replace(OTHER, [REFUNDS])
+    changes = registry.replace(OTHER, [OTHER_REFUNDS])
     assert handles(registry) == ["demo/refunds", "other/refunds"]
     assert registry.find("refunds").origin == DEMO
     assert registry.find("other/refunds").origin == OTHER
@@ -119,6 +120,21 @@ def test_copies_of_the_same_files_are_one_skill_by_name_and_the_local_one_is_mea
 
 
 @pytest.mark.requirement("ENT-5")
+def test_copies_are_no_collision_until_one_of_them_changes() -> None:
+    registry = SkillTable()
+    assert registry.replace_many({DEMO: [REFUNDS], OTHER: [REFUNDS]}).collisions == ()
+    assert registry.replace(LOCAL, [REFUNDS]).collisions == ()
+    assert registry.replace(DEMO, [REFUNDS, INVOICES]).collisions == ()
+    # The one that stands for its copies, and the one that differs.
+    (collision,) = registry.replace(DEMO, [OTHER_REFUNDS]).collisions
+    assert shown(collision.skills) == ["demo/refunds", "local/refunds"]
+    assert registry.replace(OTHER, [REFUNDS, INVOICES]).collisions == ()
+    # Another one stands for them now, which nobody was told of.
+    (collision,) = registry.clear(LOCAL).collisions
+    assert shown(collision.skills) == ["demo/refunds", "other/refunds"]
+
+
+@pytest.mark.requirement("ENT-5")
 def test_a_skill_without_digests_is_no_copy() -> None:
     registry = SkillTable()
     registry.replace_many({DEMO: [make_entry(dynamic=True)], OTHER: [make_entry(dynamic=True)]})
@@ -182,9 +198,9 @@ def test_names_that_differ_in_case_alone_collide() -> None:
 def test_a_collision_is_reported_once_and_again_when_a_third_joins() -> None:
     registry = SkillTable()
     registry.replace(DEMO, [REFUNDS])
-    assert len(registry.replace(OTHER, [REFUNDS]).collisions) == 1
-    assert registry.replace(OTHER, [REFUNDS]) == Changes()
-    (collision,) = registry.replace(LOCAL, [REFUNDS]).collisions
+    assert len(registry.replace(OTHER, [OTHER_REFUNDS]).collisions) == 1
+    assert registry.replace(OTHER, [OTHER_REFUNDS]) == Changes()
+    (collision,) = registry.replace(LOCAL, [DEEP_REFUNDS]).collisions
     assert [skill.origin for skill in collision.skills] == [DEMO, OTHER, LOCAL]
 
 
@@ -204,7 +220,7 @@ def test_a_naming_may_let_one_of_them_keep_the_bare_name() -> None:
         return next((key for key in claimants if key.origin.is_local), None)
 
     registry = SkillTable(Naming(keeper=local_first))
-    changes = registry.replace_many({DEMO: [REFUNDS], LOCAL: [REFUNDS]})
+    changes = registry.replace_many({DEMO: [OTHER_REFUNDS], LOCAL: [REFUNDS]})
     assert handles(registry) == ["refunds", "demo/refunds"]
     assert registry.find("refunds").origin == LOCAL
     assert len(changes.collisions) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,11 @@ def test_g4_local_wins_then_the_first_server_and_each_loser_is_reported_once() -
     one = entry("skill://refunds/SKILL.md")
     assert names(STYLE, {EVIL: [one], DEMO: [one]}) == {"demo": "refunds", "evil": "evil/refunds"}
     made = registry(STYLE, {})
-    (clash,) = made.replace_many({EVIL: [one], DEMO: [one], PROJECT: [one]}).collisions
+    evil, demo, mine = (
+        replace(one, resources=(SkillResource(one.uri, digest_of(text), len(text)),))
+        for text in (b"Evil.", b"Demo.", b"Mine.")
+    )
+    (clash,) = made.replace_many({EVIL: [evil], DEMO: [demo], PROJECT: [mine]}).collisions
     assert collision_lines(clash) == (
         "refunds from MCP server evil is masked by the one from local directory project; "
         "it can be loaded as evil/refunds",

@@ -2,12 +2,12 @@
 
 A handle that was shown or looked up once means the same skill for the life of the registry. If a second skill
 has the same name, both are qualified from then on; the old handle still means the first. Every collision is
-reported with its origins.
+reported once with its origins; copies of the same files do not collide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -134,7 +134,8 @@ class SkillTable:
         self._records: _Records = {}
         self._shown: dict[SkillKey, str] = {}
         self._meanings: dict[str, SkillKey] = {}
-        self._contested: dict[str, frozenset[SkillKey]] = {}
+        self._contested: set[str] = set()
+        self._reported: dict[str, frozenset[SkillKey]] = {}
         self._origins: dict[str, Origin] = {}
         self._disabled: set[SkillKey] = set()
         self._watchers: list[Callable[[Changes], None]] = []
@@ -306,20 +307,16 @@ class SkillTable:
         was = {record.key: record for origin in touched for record in before.get(origin, {}).values()}
         now = {record.key: record for origin in touched for record in records.get(origin, {}).values()}
         removed = tuple(self._skill(record) for key, record in was.items() if key not in now)
+        added = [record for key, record in now.items() if key not in was]
+        changed = [record for key, record in now.items() if key in was and record.entry != was[key].entry]
         self._records = records
-        clashes = self._name_all()
+        shared = self._name_all()
+        moved = (*added, *changed, *(was[skill.key] for skill in removed)) if shared else ()
         changes = Changes(
-            added=tuple(self._skill(record) for key, record in now.items() if key not in was),
-            changed=tuple(
-                self._skill(record)
-                for key, record in now.items()
-                if key in was and record.entry != was[key].entry
-            ),
+            added=tuple(map(self._skill, added)),
+            changed=tuple(map(self._skill, changed)),
             removed=removed,
-            # Copies too: one of them may change, and a collision is reported once.
-            collisions=tuple(
-                Collision(handle, tuple(map(self._skill, records))) for handle, records in clashes.items()
-            ),
+            collisions=tuple(self._new_collisions(shared, {fold for one in moved for fold in one.folds})),
             repeated=repeated,
         )
         for tell in self._watchers:
@@ -327,24 +324,33 @@ class SkillTable:
         return changes
 
     def _name_all(self) -> dict[str, list[_Record]]:
-        """Give every skill its handle; the new collisions of bare handles."""
+        """Give every skill its handle; the records that share one, by that handle as it is compared."""
         first: dict[str, _Record] = {}
         shared: dict[str, list[_Record]] = {}
         for record in self._all():
             for fold in record.folds:
                 if (other := first.setdefault(fold, record)) is not record:
                     shared.setdefault(fold, [other]).append(record)
-        clashes: dict[str, list[_Record]] = {}
-        for fold, records in shared.items():
-            keys = [record.key for record in records]
-            known = self._contested.get(fold, frozenset())
-            if not known.issuperset(keys):
-                self._contested[fold] = known.union(keys)
-                # A collision is reported once, not again for each longer handle.
-                if records[0].folds[0] == fold:
-                    clashes[records[0].handles[0]] = records
+        self._contested.update(shared)
         self._shown = {record.key: self._handle_for(record, shared) for record in self._all()}
-        return clashes
+        return shared
+
+    def _new_collisions(
+        self, shared: Mapping[str, Sequence[_Record]], moved: Collection[str]
+    ) -> Iterator[Collision]:
+        """The collisions of bare names among `moved` that were not reported; not again for longer handles.
+
+        Copies are one skill: they collide when one of them changes.
+        """
+        for fold in (fold for fold in shared if fold in moved):
+            records = shared[fold]
+            if records[0].folds[0] != fold:
+                continue
+            skills = without_copies([self._skill(record) for record in records])
+            known, keys = self._reported.get(fold, frozenset()), [skill.key for skill in skills]
+            if len(skills) > 1 and not known.issuperset(keys):
+                self._reported[fold] = known.union(keys)
+                yield Collision(records[0].handles[0], skills)
 
     def _handle_for(self, record: _Record, shared: Mapping[str, list[_Record]]) -> str:
         key = record.key
