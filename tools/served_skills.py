@@ -4,9 +4,9 @@
     python -m tools.served_skills --npm NAME... --pypi NAME...
 
 Counts the `SKILL.md` files below these folders, or in these packages, which are fetched without running
-anything of theirs. Each skill is copied, and the copy repaired with `--unsafe` and `--rename-directories`.
-What
-is still not served is printed with the reason, one line each.
+anything of theirs. Those with the same bytes in a directory of the same name are counted once. Each skill is
+copied, and the copy repaired with `--unsafe` and `--rename-directories`. What is still not served is printed
+with the reason, one line each.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 
 from skillwire.issues import Severity
 from skillwire.limits import DEFAULT_LIMITS
+from skillwire.skill import SKILL_FILE, digest_of
 from skillwire.sources.directory.authoring import find_fixes, lint_paths
 from skillwire.sources.directory.builder import Rules
 from skillwire.sources.directory.files import find_reach, parse_root
@@ -59,9 +60,12 @@ def main() -> None:
                 package,
             ]
             _fetch(pip, fetched / "pypi" / package)
-        skills = sorted({skill for folder in (*given.folders, fetched) for skill in _skills(folder)})
-        if not skills:
+        every = sorted({skill for folder in (*given.folders, fetched) for skill in _skills(folder)})
+        if not every:
             raise SystemExit("no SKILL.md was found")
+        # The first of each is counted: whether a skill is served depends on these two.
+        different = {(one.name, digest_of((one / SKILL_FILE).read_bytes())): one for one in reversed(every)}
+        skills = sorted(different.values())
         before = after = 0
         reasons: Counter[str] = Counter()
         for number, skill in enumerate(skills):
@@ -80,7 +84,8 @@ def main() -> None:
                     f"{os.path.relpath(skill, fetched) if skill.is_relative_to(fetched) else skill}: {reason}"
                 )
     print(
-        f"{len(skills)} skills: {before / len(skills):.1%} served, {after / len(skills):.1%} after lint --fix"
+        f"{len(skills)} skills without {len(every) - len(skills)} copies: {before / len(skills):.1%} served, "
+        f"{after / len(skills):.1%} after lint --fix"
     )
     if after < GOAL * len(skills):
         raise SystemExit(1)
@@ -105,7 +110,7 @@ def _fetch(command: list[str], folder: Path) -> None:
 
 
 def _skills(folder: Path) -> Iterable[Path]:
-    return (file.parent for file in folder.rglob("SKILL.md") if file.is_file())
+    return (file.parent for file in folder.rglob(SKILL_FILE) if file.is_file())
 
 
 def _is_served(folder: Path) -> bool:

@@ -101,8 +101,8 @@ class SkillResults:
             return await self.library.get_skill(parse_uri(uri))
 
     def trailer(self, next_cursor: str | None, uri: str | None = None) -> JsonObject:
-        """The last fields of every modern result: the cursor of the next page and the cache advice. `uri` is
-        set if the result is about one skill or file.
+        """The last fields of every modern result that can be cached: the cursor of the next page and the
+        cache advice. `uri` is set if the result is about one skill or file.
         """
         trailer: JsonObject = {} if next_cursor is None else {"nextCursor": next_cursor}
         ttl_ms = self.library.ttl_ms(uri)
@@ -130,7 +130,11 @@ class SkillResults:
         with _errors(uri):
             page = await self.library.read_directory(parse_uri(uri), cursor)
             children = [await self._child(child) for child in page.items]
-        return self._complete({"resources": [*children]}, page.next_cursor, modern, uri)
+        result: JsonObject = {"resources": [*children]}
+        if page.next_cursor is not None:
+            result["nextCursor"] = page.next_cursor
+        # The extension has no cache advice for a directory: what a skill consists of is in its entry.
+        return {**result, "resultType": "complete"} if modern else result
 
     async def list_resources(self, cursor: str | None, *, modern: bool) -> JsonObject:
         page: Page[SkillEntry] | Page[SkillEntry | LegacyResource]
