@@ -1525,6 +1525,18 @@ GROUPS = (
         ),
     ),
     Group(
+        "registry-cache",
+        "registry/source.py",
+        "tests/registry/test_app.py -k stays_cached",
+        (
+            ("return self._source.last_change(self._skill) <= self._number", "return True"),
+            (
+                "validator = _FRESH if place.version is not None else _Unchanged(",
+                "validator = _Unchanged(",
+            ),
+        ),
+    ),
+    Group(
         "person-page",
         "cli/ui.py",
         "tests/cli/test_person.py",
@@ -1861,7 +1873,7 @@ GROUPS = (
             ("or b'\"id\"' in key", ""),
             ('or b"\\\\" in key', ""),
             ("cached.validator is None or cached.validator.is_fresh()", "True"),
-            ("cached.catalog is library.current_catalog()", "True"),
+            ("return catalog is library.current_catalog()", "return True"),
         ),
     ),
     Group(

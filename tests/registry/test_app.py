@@ -386,6 +386,34 @@ async def test_a_subscriber_is_notified_of_a_new_version_and_can_read_it(
         assert not [word for word in heard.words if "docx" in word]
 
 
+async def test_a_read_stays_cached_while_other_skills_are_published(store: Store, publish: Publish):
+    publish("pdf", "1.0.0", files={"a.md": b"one"})
+    secret = token(store, "mine", "*", Role.READ)
+    current, pinned = "skill://acme/pdf/a.md", "skill://acme/@1.0.0/pdf/a.md"
+    async with running(store) as url, subscriber(url, secret, "2026-07-28", current) as (client, heard):
+
+        async def read(uri: str) -> str:
+            return (await call(client, "resources/read", uri=uri))["contents"][0]["text"]
+
+        assert (await read(current), await read(pinned)) == ("one", "one")
+        # Whoever asks the database now gets an error.
+        with store.writing() as connection:
+            connection.execute(blobs.update().where(blobs.c.digest == digest_of(b"one")).values(data=b"x"))
+        await asyncio.to_thread(publish, "docx")
+        async with asyncio.timeout(20):
+            while "resources/list_changed" not in heard.words:
+                await heard.more()
+        assert await read(current) == "one"
+        # Not every change of a version that no channel points to is announced, so this one is read again.
+        with pytest.raises(Exception, match="right now"):
+            await read(pinned)
+        await asyncio.to_thread(publish, "pdf", "1.1.0", files={"a.md": b"two"})
+        async with asyncio.timeout(20):
+            while f"updated {current}" not in heard.words:
+                await heard.more()
+        assert await read(current) == "two"
+
+
 @both_eras
 async def test_a_subscriber_is_notified_of_a_new_skill(store: Store, publish: Publish, version: str):
     publish("pdf")

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -30,7 +31,15 @@ from skillwire.skill import (
     skill_root,
     split_uri,
 )
-from skillwire.sources import Change, DirectoryChild, PagedSource, Read, Validator, listed_directory
+from skillwire.sources import (
+    Change,
+    DirectoryChild,
+    PagedSource,
+    Read,
+    SkillValidator,
+    Validator,
+    listed_directory,
+)
 from skillwire.text import shown
 
 T = TypeVar("T")
@@ -117,6 +126,11 @@ class Feed:
         async with self._new:
             await self._new.wait_for(lambda: self.number > number)
 
+    def after(self, number: int) -> list[ChangeRow]:
+        """Return the remembered changes after a number, oldest first."""
+        newest_first = takewhile(lambda row: row.number > number, reversed(self.changes))
+        return list(newest_first)[::-1]
+
     async def catch_up(self) -> None:
         """Read what is new."""
         async with self._reading:
@@ -181,13 +195,23 @@ EVERYTHING: Final = View()
 
 
 class _Fresh(Validator):
-    """A file of a version never changes; what a channel points to changes with the source's entries."""
+    """A file of a version never changes. Whether a version is there may change with the listing."""
 
     def is_fresh(self) -> bool:
         return True
 
 
 _FRESH: Final = _Fresh()
+
+
+class _Unchanged(SkillValidator):
+    """Fresh until the feed has a change of this skill. Publications of other skills do not matter."""
+
+    def __init__(self, source: StoreSource, skill: tuple[str, str]) -> None:
+        self._source, self._skill, self._number = source, skill, source.number
+
+    def is_fresh(self) -> bool:
+        return self._source.last_change(self._skill) <= self._number
 
 
 class _State(tuple[SkillEntry, ...]):
@@ -206,6 +230,8 @@ class StoreSource(PagedSource):
         self._feed = feed or Feed(store)
         self._state = _State()
         self._seen = 0
+        self._changed: dict[tuple[str, str], int] = {}
+        self._all_changed = 0
         self._listing: tuple[_State, tuple[SkillEntry, ...]] | None = None
 
     async def open(self) -> None:
@@ -241,7 +267,10 @@ class StoreSource(PagedSource):
         return await _in_thread(partial(self._catalog.entry, uri))
 
     async def read(self, uri: SkillUri) -> Read:
-        return Read(await _in_thread(partial(self._catalog.read, uri)), _FRESH)
+        place = parse_skill_path(uri)
+        # Not every change of a version that no channel points to is in the feed.
+        validator = _FRESH if place.version is not None else _Unchanged(self, (place.namespace, place.name))
+        return Read(await _in_thread(partial(self._catalog.read, uri)), validator)
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         parts = split_uri(uri)
@@ -268,14 +297,14 @@ class StoreSource(PagedSource):
         number = self._feed.number
         while True:
             await self._feed.wait(number)
-            rows = [row for row in self._feed.changes if row.number > number and self._concerns(row)]
+            rows = [row for row in self._feed.after(number) if self._concerns(row)]
             number = self._feed.number
             for row in rows:
                 yield Change(None if row.files is None else _skill_uri(row))
 
     def changed_files(self, after: int) -> tuple[bool, frozenset[SkillUri]]:
         """Return what changed after a number of the feed: whether the listing did, and the files that did."""
-        rows = [row for row in self._feed.changes if row.number > after and self._concerns(row)]
+        rows = [row for row in self._feed.after(after) if self._concerns(row)]
         changed = {
             child
             for row in rows
@@ -291,11 +320,22 @@ class StoreSource(PagedSource):
 
     def current_entries(self) -> Sequence[SkillEntry]:
         if self._feed.number > self._seen:
-            fresh = [row for row in self._feed.changes if row.number > self._seen]
-            if any(self._concerns(row) for row in fresh) or len(fresh) < self._feed.number - self._seen:
+            fresh = self._feed.after(self._seen)
+            is_complete = len(fresh) >= self._feed.number - self._seen
+            concerned = [row for row in fresh if self._concerns(row)]
+            if concerned or not is_complete:
                 self._state = _State()
+            self._changed.update(((row.namespace, row.name), row.number) for row in concerned)
             self._seen = self._feed.number
+            if not is_complete or len(self._changed) > _REMEMBERED:
+                self._all_changed = self._seen
+                self._changed.clear()
         return self._state
+
+    def last_change(self, skill: tuple[str, str]) -> int:
+        """The number of the last change that may concern a skill, given as namespace and name."""
+        self.current_entries()
+        return max(self._all_changed, self._changed.get(skill, 0))
 
     async def refresh(self) -> None:
         await self._feed.catch_up()

@@ -20,7 +20,7 @@ from skillwire.json_types import JsonObject, JsonValue, is_object
 from skillwire.server.library import Catalog, ServerOptions, cut_page
 from skillwire.server.results import INTERNAL_ERROR, SkillResults
 from skillwire.skill import DYNAMIC, SkillEntry
-from skillwire.sources import Validator
+from skillwire.sources import SkillValidator, Validator
 from skillwire.wire import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY, declaration_in, entry_to_wire
 
 V = TypeVar("V")
@@ -321,14 +321,15 @@ class FastPath:
 
     def _cached(self, request: FastRequest) -> CachedResponse | None:
         """The cached response to a request, however it was written. It is valid while every source has the
-        same entries, the file's validator is fresh, and its cache lifetime is the same.
+        same entries, or the validator notices every change, the file's validator is fresh, and its cache
+        lifetime is the same.
         """
         cached = self._responses.get(request.key)
         if cached is None:
             return None
         library = self._results.library
         if (
-            cached.catalog is library.current_catalog()
+            self._is_current(cached.catalog, cached.validator)
             and (cached.validator is None or cached.validator.is_fresh())
             and cached.ttl_ms == library.ttl_ms(cached.uri)
         ):
@@ -337,6 +338,13 @@ class FastPath:
             return cached
         self._responses.drop(request.key)
         return None
+
+    def _is_current(self, catalog: Catalog, validator: Validator | None) -> bool:
+        """Whether a response from this catalog is current, as far as the validator does not tell."""
+        library = self._results.library
+        if library.paged is not None and isinstance(validator, SkillValidator):
+            return True
+        return catalog is library.current_catalog()
 
     def parse(self, body: bytes) -> FastRequest | None:
         """The parsed request, or `None` if it is for the SDK."""
@@ -373,7 +381,7 @@ class FastPath:
             self._observe(request.method, request.uri, False)
         tail = b',"result":' + result + self._stamp + b"}}"
         # A change during the request may or may not be reflected in this response.
-        if catalog is not None and library.current_catalog() is catalog:
+        if catalog is not None and self._is_current(catalog, validator):
             self._cache(request, tail, catalog, validator)
         return HEAD + request.id_json + tail
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skillwire.sources.base import PagedSource as PagedSource
     from skillwire.sources.base import Problem as Problem
     from skillwire.sources.base import Read as Read
+    from skillwire.sources.base import SkillValidator as SkillValidator
     from skillwire.sources.base import Source as Source
     from skillwire.sources.base import Validator as Validator
     from skillwire.sources.base import listed_directory as listed_directory
@@ -38,8 +39,8 @@ export(
     __name__,
     {
         "base": (
-            "Change Conflict DirectoryChild Ownership PagedSource Problem Read Source Validator "
-            "listed_directory"
+            "Change Conflict DirectoryChild Ownership PagedSource Problem Read SkillValidator Source "
+            "Validator listed_directory"
         ),
         "directory.authoring": "load_private_key read_pem",
         "directory.cache": "scan_cache_directory",

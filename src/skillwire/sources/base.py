@@ -67,6 +67,12 @@ class Validator(Protocol):
         ...
 
 
+class SkillValidator(Validator):
+    """A validator that also notices when the skill is replaced, removed or hidden. With any other, bytes are
+    current only while the listing is the same, too.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """The bytes of a file, and a validator that tells later whether they are current. Without a validator,
