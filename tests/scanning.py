@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
+import shutil
+import tempfile
 from collections import OrderedDict
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -42,11 +46,19 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanners, "_known", OrderedDict())
 
 
+@cache
+def script_of(folder: Path) -> Path:
+    """The scanner of one test. The files of tests may be in /dev/shm, and a sandbox has a /dev of its own."""
+    place = tempfile.mkdtemp(prefix="skillwire-scanner-", dir="/var/tmp")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    script = Path(place, "scan.py")
+    script.write_text(SCRIPT)
+    return script
+
+
 def example(folder: Path) -> Scanner:
     """The scanner of the page, with a Python that is surely there."""
-    script = folder / "scan.py"
-    if not script.exists():
-        script.write_text(SCRIPT)
+    script = script_of(folder)
     program, trees = find_program("python3")
     return Scanner(
         name="downloads", command=(program, str(script), "/skill"), reads=(str(script), *trees), seconds=60

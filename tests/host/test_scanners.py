@@ -15,7 +15,18 @@ import pytest
 
 from environments import bubblewrap
 from sample_entries import DEMO, checked, file_uri, skill_md
-from scanning import BAD, EXAMPLE, HEAD, SCRIPT, clean_machine, example, forget, table, write_policy
+from scanning import (
+    BAD,
+    EXAMPLE,
+    HEAD,
+    SCRIPT,
+    clean_machine,
+    example,
+    forget,
+    script_of,
+    table,
+    write_policy,
+)
 from simulator import Simulator, agree, opened
 from skillwire.consent import ApprovalRequest
 from skillwire.errors import PolicyRefused
@@ -156,9 +167,9 @@ def test_what_decides_for_others_runs_no_program_that_the_user_can_replace(
     scan = run_scanner(example(home), FILES, decisive=True)
     assert f"{mine / 'bwrap'} belongs to another user than root" in scan.problem or str(mine) in scan.problem
     monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/bin:/bin")
-    os.chown(home / "scan.py", 65534, 65534)
+    os.chown(script_of(home), 65534, 65534)
     scan = run_scanner(example(home), FILES, decisive=True)
-    assert f"{home / 'scan.py'} belongs to another user than root" in scan.problem
+    assert f"{script_of(home)} belongs to another user than root" in scan.problem
 
 
 def test_the_example_of_the_page_is_a_policy(home: Path) -> None:
@@ -203,7 +214,7 @@ async def test_the_same_bytes_are_scanned_once_by_each_command_also_by_another_p
     # Another command, and another version of the same one.
     other = replace(example(home), command=(*example(home).command, "/skill"))
     assert await counted.scan(policy_of(other)) == (first,)
-    (home / "scan.py").write_text(SCRIPT.replace("curl", "wget"))
+    script_of(home).write_text(SCRIPT.replace("curl", "wget"))
     [clean] = await counted.scan(policy)
     assert (clean.words, counted.runs) == ("no findings", 3)
 
