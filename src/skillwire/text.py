@@ -112,7 +112,7 @@ def shown(text: str, limit: int = 60) -> str:
 
 def clean_line(text: str, *, limit: int | None = None) -> Cleaned:
     """The text on one line, with white space collapsed, and at most `limit` characters."""
-    if (limit is None or len(text) <= limit) and _PLAIN_LINE.fullmatch(text):
+    if _is_plain_line(text, limit):
         return Cleaned(text)
     shown, removed = _visible(text)
     shown = _SPACES.sub(" ", shown).strip(" ")
@@ -122,6 +122,11 @@ def clean_line(text: str, *, limit: int | None = None) -> Cleaned:
     return Cleaned((cut + _ELLIPSIS)[:limit], removed, shortened=True)
 
 
+def _is_plain_line(text: str, limit: int | None) -> bool:
+    """Whether nothing of a text has to be removed. So it is with most."""
+    return (limit is None or len(text) <= limit) and _PLAIN_LINE.fullmatch(text) is not None
+
+
 def clean_text(text: str) -> Cleaned:
     """The text with its lines and tabs; every line ends with a line feed."""
     return Cleaned(*_visible(text))
@@ -129,6 +134,8 @@ def clean_text(text: str) -> Cleaned:
 
 def safe_line(text: str, *, limit: int | None = None) -> SafeLine:
     """The text of `clean_line`, for callers that do not report what was removed."""
+    if _is_plain_line(text, limit):
+        return SafeLine(text)
     return SafeLine(clean_line(text, limit=limit).text)
 
 

@@ -21,6 +21,7 @@ from skillwire.trust import Origin
 MAX_HANDLE_LENGTH: Final = 200
 _SHORT_MARK: Final = 8
 _MARKS: Final = "-_.:/~"
+BEFORE_MARK: Final = "~"
 _RUN_OF_HYPHENS: Final = re.compile("-{2,}")
 _PLAIN_NAME: Final = re.compile("[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*+")
 _PLAIN_HANDLE: Final = re.compile(f"[A-Za-z0-9]+(?:[{re.escape(_MARKS)}][A-Za-z0-9]+)*+")
@@ -64,14 +65,18 @@ class Naming:
 
     def handles(self, key: SkillKey, entry: SkillEntry) -> tuple[str, ...]:
         """The possible handles in plain characters, whatever the server sent; the last one is unique."""
-        handles: dict[str, None] = {}
-        for spelling in self.spellings(key.origin, entry):
-            handle = clean_handle(spelling)
-            if handle and len(handle) <= MAX_HANDLE_LENGTH:
-                handles[handle] = None
-        stem, mark = f"{key.origin.label}/{plain_name(entry)}~", digest_of(key.uri.encode())[len("sha256:") :]
-        handles[stem + mark[:_SHORT_MARK]] = handles[stem + mark] = None
-        return tuple(handles)
+        return *self.spelled_handles(key, entry), *self.marked_handles(key, entry)
+
+    def spelled_handles(self, key: SkillKey, entry: SkillEntry) -> tuple[str, ...]:
+        """Those without a mark, which are enough for most skills."""
+        handles = dict.fromkeys(map(clean_handle, self.spellings(key.origin, entry)))
+        return tuple([handle for handle in handles if handle and len(handle) <= MAX_HANDLE_LENGTH])
+
+    def marked_handles(self, key: SkillKey, entry: SkillEntry) -> tuple[str, str]:
+        """Those with a mark of the URI: a short one, and the unique one."""
+        stem = f"{key.origin.label}/{plain_name(entry)}{BEFORE_MARK}"
+        mark = digest_of(key.uri.encode())[len("sha256:") :]
+        return stem + mark[:_SHORT_MARK], stem + mark
 
 
 SPEC_NAMING: Final = Naming()

@@ -7,12 +7,20 @@ reported once with its origins; copies of the same files do not collide.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeAlias
 
-from skillwire.catalog.naming import MAX_HANDLE_LENGTH, SPEC_NAMING, Naming, SkillKey, fold_handle
+from skillwire.catalog.naming import (
+    BEFORE_MARK,
+    MAX_HANDLE_LENGTH,
+    SPEC_NAMING,
+    Naming,
+    SkillKey,
+    fold_handle,
+)
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.skill import SkillEntry, SkillUri, shown_uri
 from skillwire.text import shown
@@ -46,13 +54,15 @@ def copies_of(skills: Iterable[HostSkill]) -> dict[SkillKey, tuple[HostSkill, ..
     That is the user's own, then the one with the first label, in whichever order they come. A skill without
     digests is nobody's copy. Only names that occur twice cost anything.
     """
+    first: dict[str, HostSkill] = {}
     by_name: dict[str, list[HostSkill]] = {}
     for skill in skills:
-        by_name.setdefault(skill.entry.name, []).append(skill)
+        if (other := first.setdefault(skill.entry.name, skill)) is not skill:
+            by_name.setdefault(skill.entry.name, [other]).append(skill)
     found: dict[SkillKey, tuple[HostSkill, ...]] = {}
     for alike in by_name.values():
         groups: dict[str, list[HostSkill]] = {}
-        for skill in sorted(alike, key=_preference) if len(alike) > 1 else ():
+        for skill in sorted(alike, key=_preference):
             if digest := _digest_of(skill.entry):
                 groups.setdefault(digest, []).append(skill)
         found |= {group[0].key: tuple(group[1:]) for group in groups.values() if len(group) > 1}
@@ -111,7 +121,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A skill with the handles that it may be given, the preferred one first and a unique one last.
+    """A skill with the handles that it may be given without a mark, the preferred one first.
 
     `folds` are the handles as they are compared. A skill that is not `listed` was found by its URI.
     """
@@ -160,7 +170,7 @@ class SkillTable:
         for origin, entries in listings.items():
             fresh: dict[SkillUri, SkillEntry] = {}
             for entry in entries:
-                if fresh.setdefault(entry.uri, entry) != entry:
+                if (first := fresh.setdefault(entry.uri, entry)) is not entry and first != entry:
                     repeated.append(SkillKey(origin, entry.uri))
             known = self._records.get(origin, {})
             records[origin] = {uri: record for uri, record in known.items() if not record.listed}
@@ -204,9 +214,8 @@ class SkillTable:
             records = [
                 self._records[origin][uri] for origin in origins for uri in sorted(self._records[origin])
             ]
-            self._listed[disabled] = tuple(
-                self._skill(record) for record in records if disabled or record.key not in self._disabled
-            )
+            skills = map(self._skill, records)
+            self._listed[disabled] = tuple([skill for skill in skills if disabled or skill.enabled])
         return self._listed[disabled]
 
     def uris(self, origin: Origin) -> frozenset[SkillUri]:
@@ -224,7 +233,7 @@ class SkillTable:
         """The skill that a handle means; `SkillNotFound` or `AmbiguousName` otherwise."""
         if handle in self._meanings:
             return self._usable(self._meanings[handle], handle)
-        keys = [record.key for record in self._all() if handle in record.handles]
+        keys = [record.key for record in self._all() if self._may_be(record, handle)]
         keys = [key for key in keys if key not in self._disabled] or keys
         if not keys:
             raise self._not_found(handle)
@@ -281,7 +290,7 @@ class SkillTable:
                 else replace(known, entry=entry, listed=listed)
             )
         key = SkillKey(origin, entry.uri)
-        handles = self._naming.handles(key, entry)
+        handles = self._naming.spelled_handles(key, entry) or self._naming.marked_handles(key, entry)
         folds = tuple(map(fold_handle, handles))
         return _Record(key, entry, listed, handles, handles if folds == handles else folds)
 
@@ -333,6 +342,10 @@ class SkillTable:
                     shared.setdefault(fold, [other]).append(record)
         self._contested.update(shared)
         self._shown = {record.key: self._handle_for(record, shared) for record in self._all()}
+        if marked := [
+            self._records[key.origin][key.uri] for key, handle in self._shown.items() if not handle
+        ]:
+            self._mark(marked)
         return shared
 
     def _new_collisions(
@@ -353,21 +366,37 @@ class SkillTable:
                 yield Collision(records[0].handles[0], skills)
 
     def _handle_for(self, record: _Record, shared: Mapping[str, list[_Record]]) -> str:
+        """The first of its handles that a skill may have; empty if it needs a mark."""
         key = record.key
-        *preferred, unique = record.handles
-        for handle, fold in zip(preferred, record.folds, strict=False):
+        for handle, fold in zip(record.handles, record.folds, strict=True):
             keeps = fold not in self._contested or self._keeper(shared.get(fold, [record])) == key
             if keeps and ((holder := self._meanings.setdefault(handle, key)) is key or holder == key):
                 return handle
-        self._meanings[unique] = key
-        return unique
+        return ""
+
+    def _mark(self, records: Iterable[_Record]) -> None:
+        """Give these skills handles with a mark: the short one, unless several have it."""
+        marked = {record.key: self._naming.marked_handles(record.key, record.entry) for record in records}
+        counts = Counter(fold_handle(short) for short, _ in marked.values())
+        self._contested.update(fold for fold, count in counts.items() if count > 1)
+        for key, (short, unique) in marked.items():
+            is_taken = fold_handle(short) in self._contested or self._meanings.get(short, key) != key
+            self._shown[key] = handle = unique if is_taken else short
+            self._meanings[handle] = key
+
+    def _may_be(self, record: _Record, handle: str) -> bool:
+        """Whether a skill may be called by this handle."""
+        return handle in record.handles or (
+            BEFORE_MARK in handle and handle in self._naming.marked_handles(record.key, record.entry)
+        )
 
     def _keeper(self, records: Iterable[_Record]) -> SkillKey | None:
         return self._naming.keeper([record.key for record in records])
 
     def _skill(self, record: _Record) -> HostSkill:
         key = record.key
-        return HostSkill(key.origin, record.entry, self._shown[key], key not in self._disabled, record.listed)
+        enabled = not self._disabled or key not in self._disabled  # Most hosts disable nothing.
+        return HostSkill(key.origin, record.entry, self._shown[key], enabled, record.listed)
 
     def _required(self, key: SkillKey) -> HostSkill:
         return self._skill(self._records[key.origin][key.uri])

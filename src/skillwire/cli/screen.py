@@ -130,7 +130,7 @@ def cut(text: str, width: int) -> str:
 
 def padded(text: str, width: int) -> str:
     """A text that was cleaned, with spaces up to a width."""
-    return text + " " * (width - columns_of(text))
+    return text.ljust(width) if text.isascii() else text + " " * (width - columns_of(text))
 
 
 def columns_of(text: str) -> int:

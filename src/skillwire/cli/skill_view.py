@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
@@ -111,24 +112,26 @@ def _show_table(screen: Screen, rows: Sequence[SkillRow]) -> None:
         for row in rows
     ]
     titles = ("NAME", "FROM", "APPROVAL", "DESCRIPTION")
-    widths = [max(map(columns_of, column)) for column in [*zip(titles, *columns, strict=True)][:3]]
+    widths = [max(map(columns_of, {*column})) for column in [*zip(titles, *columns, strict=True)][:3]]
     left = screen.width - sum(widths) - 6
     beside = left >= _LEAST_DESCRIPTION
     heads = [padded(title, width) for title, width in zip(titles, widths, strict=False)]
     lines = [screen.styled(("  ".join([*heads, titles[3]] if beside else heads).rstrip(), "bold"))]
+
+    @cache
+    def place_and_state(origin: str, color: str, remarks: str, style: str) -> str:
+        state = padded(remarks, widths[2]) if beside else remarks
+        return screen.styled("  ", (padded(origin, widths[1]), color), "  ", (state, style))
+
     for row, (handle, origin, remarks, description) in zip(rows, columns, strict=True):
-        parts: list[str | tuple[str, str]] = [
-            (padded(handle, widths[0]), "bold" if row.skill.enabled else "dim"),
-            "  ",
-            (padded(origin, widths[1]), "" if row.skill.origin.is_local else "cyan"),
-            "  ",
-            (padded(remarks, widths[2]) if beside else remarks, _STYLES[row.status.state]),
-        ]
+        name = screen.styled((padded(handle, widths[0]), "bold" if row.skill.enabled else "dim"))
+        color = "" if row.skill.origin.is_local else "cyan"
+        line = name + place_and_state(origin, color, remarks, _STYLES[row.status.state])
         if beside:
-            lines.append(screen.styled(*parts, "  ", cut(description, left)))
+            lines.append(f"{line}  {cut(description, left)}")
         else:
             # Too narrow for a fourth column: the description has the line below to itself.
-            lines.append(screen.styled(*parts))
+            lines.append(line)
             lines.append(screen.styled("  ", (cut(description, screen.width - 2), "dim")))
     screen.lines(lines)
 

@@ -120,7 +120,7 @@ def list_skills(
                 status,
                 host.style.tag(skill),
                 signature=await host.admin.signature(skill) if signed else None,
-                also_on=tuple(copy.origin.label for copy in copies[skill.key]) if skill.key in copies else (),
+                also_on=tuple(copy.origin.label for copy in copies.get(skill.key, ())) if copies else (),
             )
             for skill, status in zip(skills, host.admin.statuses(skills), strict=True)
         ]

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
+from itertools import groupby
 from typing import Final, TypeAlias
 
 import anyio
@@ -479,24 +480,29 @@ class Approver:
         policy = self.light_facts(every[0]).policy if every else NO_POLICY
         is_personal = policy.asks_signers or policy.needs_team or bool(policy.thresholds)
         doubtful = self._doubtful(policy, every)
-        for number, skill in enumerate(every):
-            origin, entry = skill.origin, skill.entry
-            if is_personal or self.store.knows(self._key(skill)) or required(origin):
-                yield self.status(skill)
-                continue
-            if doubtful[number] and not self.is_permitted(skill):
-                yield self.status(skill)
-                continue
-            like = origin, skill.enabled, entry.is_dynamic, is_nested(skill.uri, self.registry.uris(origin))
-            if like in known:
-                with suppress(SkillwireError):
-                    check_entry(entry, limits=self.limits)
-                    yield known[like]
+        for origin, group in groupby(zip(every, doubtful, strict=True), lambda pair: pair[0].origin):
+            uris, is_required = self.registry.uris(origin), bool(required(origin))
+            for skill, is_doubtful in group:
+                if is_personal or is_required or self.store.knows(self._key(skill)):
+                    yield self.status(skill)
                     continue
-            status = self.status(skill)
-            if not status.problem:
-                known[like] = status
-            yield status
+                if is_doubtful and not self.is_permitted(skill):
+                    yield self.status(skill)
+                    continue
+                like = origin, skill.enabled, skill.entry.is_dynamic, is_nested(skill.uri, uris)
+                status = known.get(like)
+                if status is None or not self._is_sound(skill):
+                    status = self.status(skill)
+                    if not status.problem:
+                        known[like] = status
+                yield status
+
+    def _is_sound(self, skill: HostSkill) -> bool:
+        try:
+            check_entry(skill.entry, limits=self.limits)
+        except SkillwireError:
+            return False
+        return True
 
     def _doubtful(self, policy: Policy, skills: Sequence[HostSkill]) -> list[bool]:
         """Whether a policy may refuse each of these skills."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -375,9 +376,8 @@ class HostSources:
 
     def states(self) -> tuple[ServerState, ...]:
         """The state of every server."""
-        dialects: dict[Origin, set[Dialect]] = {}
-        for skill in self.registry.skills(disabled=True):
-            dialects.setdefault(skill.origin, set()).add(skill.entry.dialect)
+        skills = groupby(self.registry.skills(disabled=True), lambda skill: skill.origin)
+        dialects = {origin: {skill.entry.dialect for skill in group} for origin, group in skills}
         return tuple(
             self._state(origin, config, dialects.get(origin, ())) for origin, config in self.configs.items()
         )

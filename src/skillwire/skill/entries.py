@@ -208,4 +208,4 @@ class SkillEntry:
     @property
     def total_size(self) -> int:
         """The total size of all files with a listed size; 0 for a dynamic skill."""
-        return 0 if self.resources is DYNAMIC else sum(max(resource.size, 0) for resource in self.resources)
+        return 0 if self.resources is DYNAMIC else sum([max(file.size, 0) for file in self.resources])
