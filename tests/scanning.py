@@ -19,7 +19,7 @@ from skillwire.host import SkillHost, policies, scanners
 from skillwire.sandbox.bubblewrap import find_program
 from skillwire.trust import Scanner
 
-PAGE = (Path(__file__).parent.parent / "docs/policy.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parent.parent / "docs/policy.md").read_text("utf-8")
 [EXAMPLE] = re.findall(r"```toml\n(\[scanners\..*?)```", PAGE, re.DOTALL)
 [SCRIPT] = re.findall(r"```python\n# /opt/acme/scan\.py\n(.*?)```", PAGE, re.DOTALL)
 HEAD = '[policy]\nformat = 1\nname = "acme"\n'

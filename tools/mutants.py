@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -241,7 +242,8 @@ GROUPS = (
         "tests/host/test_scanners.py",
         (
             (
-                "        await self._require(admit(self._usable(case), Purpose.INSTALL), case)\n",
+                "        await self.require("
+                "admit(self._usable(case), Purpose.INSTALL), case.skill, loaded=report)\n",
                 "",
             ),
             (
@@ -369,6 +371,45 @@ GROUPS = (
         (
             ("check_revoked(draft, name, revoked_digests(connection, digests))", "pass"),
             ("            if row.revoked is not None:\n", "            if False:\n"),
+        ),
+    ),
+    Group(
+        "gateway-policy",
+        "gateway/view.py",
+        "tests/gateway/test_callers.py -k policy",
+        (
+            (
+                "        if not offer.upstream.host.feed.is_permitted(offer.skill):\n",
+                "        if False:\n",
+            ),
+            (
+                "        if not all(isinstance(admit(candidate, act), Allowed) for act in "
+                "(Purpose.OFFER, Purpose.INSTALL)):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Group(
+        "released",
+        "host/wiring.py",
+        "tests/host/test_policies.py -k released",
+        (
+            (
+                "            except PolicyRefused:\n                self.loader.release(skill.key)\n",
+                "            except PolicyRefused:\n",
+            ),
+        ),
+    ),
+    Group(
+        "held-signatures",
+        "host/loader.py",
+        "tests/host/test_policies.py -k released",
+        (
+            (
+                "        await self.approver.check_publishers(case, self.fetcher.preview)\n"
+                "        await self.approver.check_scans(case, self.fetcher.all_files(skill))\n",
+                "        await self.approver.check_scans(case, self.fetcher.all_files(skill))\n",
+            ),
         ),
     ),
     Group(
@@ -828,7 +869,10 @@ GROUPS = (
         "host/approver.py",
         "tests/host/test_publishers.py tests/host/test_approving.py",
         (
-            ("await self._require(admit(self._usable(case).before_scan, Purpose.INSTALL), case)", "pass"),
+            (
+                "await self.require(admit(self._usable(case).before_scan, Purpose.INSTALL), case.skill)",
+                "pass",
+            ),
             ("if now != (before or NO_SIGNER):", "if False:"),
             (
                 "        if once is None:\n            await self._note_signer(case.skill, case.key)",
@@ -2042,7 +2086,7 @@ def is_killed(mutant: Mutant, folder: Path) -> bool:
     file.write_text(text.replace(*mutant.change), "utf-8")
     try:
         done = subprocess.run(
-            [*PYTEST, *IGNORED, *mutant.group.tests.split()],
+            [*PYTEST, *IGNORED, *shlex.split(mutant.group.tests)],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from scanning import clean_machine, write_policy
 from scripted_model import ScriptedModel, serving, text_of, tool_names
 from simulator import agree, make_host
 from skillwire.chat import (
@@ -84,6 +85,26 @@ async def test_a_service_over_http_gets_catalog_tools_and_results(tmp_path: Path
     assert "load_skill" in tool_names(first)
     assert "Sort the changes into Added" in text_of(second)
     assert service.key not in json.dumps([event.as_json() for event in events])
+
+
+async def test_what_the_policy_denies_does_not_reach_the_model_whoever_approved_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    async with demo_host(tmp_path) as host:
+        await host.load("release-notes")
+    write_policy(tmp_path, '[sources]\ndeny = ["*/release-notes"]')
+    script = [lambda results: ("load_skill", {"name": "release-notes"}), lambda results: "I cannot."]
+    with serving(ScriptedModel(script)) as service:
+        async with demo_host(tmp_path) as host:
+            session = ChatSession(host, anthropic(service), folder=tmp_path)
+            events = await send(session, "write release notes")
+            assert host.active() == ()
+    assert said(events) == "I cannot."
+    first, second = service.requests
+    assert "Writes release notes from a list of changes" not in text_of(first)
+    assert "Sort the changes into Added" not in json.dumps(service.requests)
+    assert "the policy acme refuses it by sources.deny" in text_of(second)
 
 
 async def test_a_wrong_key_is_one_line_without_the_key_and_changes_nothing(

@@ -345,6 +345,7 @@ def test_what_is_pinned_is_scanned_before_it_is_installed(
     strict.write_text(HEAD + table(example(tmp_path), "error"))
     for stored in (True, False):
         shutil.rmtree(".agents/skills")
+        forget(monkeypatch)
         if not stored:
             shutil.rmtree(tmp_path / "xdg_data_home/skillwire/install")
         synced = as_person(run, "sync", "--policy", strict)

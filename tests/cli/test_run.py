@@ -17,6 +17,7 @@ import pytest
 
 from command_line import Person, Run, as_person
 from environments import bubblewrap, environment
+from skillwire.host.policies import policy_log
 
 pytestmark = pytest.mark.process
 
@@ -199,6 +200,46 @@ def test_without_a_sandbox_only_a_person_runs_it(run: Run, monkeypatch: pytest.M
         assert ended.code == 7
         assert "is up to a person" in ended.err
     assert as_person(run, "run", "--unsafe-no-sandbox", "pdf/scripts/quiet.sh", answers=("unsafe",)).code == 0
+
+
+def write_policy(tmp_path: Path, permission: str, mode: str = "enforce") -> None:
+    folder = tmp_path / "xdg_config_home/skillwire"
+    folder.mkdir(parents=True, exist_ok=True)
+    head = f'[policy]\nformat = 1\nname = "acme"\ncontact = "security@example.org"\nmode = "{mode}"\n'
+    (folder / "policy.toml").write_text(f'{head}[permissions.scripts]\n"*.sh" = "{permission}"\n')
+
+
+@pytest.mark.parametrize(
+    ("permission", "inside", "outside"),
+    [("never", 15, 15), ("sandbox-only", 0, 15), ("ask", 0, 0)],
+)
+def test_a_policy_says_where_a_script_runs_whatever_was_granted_before(
+    run: Run, tmp_path: Path, permission: str, inside: int, outside: int
+) -> None:
+    assert as_person(run, "run", "pdf/scripts/quiet.sh").code == 0
+    write_policy(tmp_path, permission)
+    ended = [run("run", "pdf/scripts/quiet.sh")]
+    ended += [as_person(run, "run", "--unsafe-no-sandbox", "pdf/scripts/quiet.sh", answers=("unsafe",))]
+    assert [one.code for one in ended] == [inside, outside]
+    refused = [one for one in ended if one.code == 15]
+    for one in refused:
+        assert "the policy acme refuses it by permissions.scripts: scripts/quiet.sh of pdf runs " in one.err
+        assert "ask security@example.org" in one.err
+        assert "quiet" not in one.out
+    lines = [json.loads(line) for line in policy_log().read_text().splitlines()] if refused else []
+    assert [(line["act"], line["rule"], line["refused"]) for line in lines] == [
+        ("run", "permissions.scripts", True)
+    ] * len(refused)
+    assert run("run", "--explain", "pdf/scripts/count.py").code == 0, "another script"
+
+
+def test_a_policy_that_only_reports_runs_a_script_and_logs_that_it_would_not(
+    run: Run, tmp_path: Path
+) -> None:
+    write_policy(tmp_path, "never", "report")
+    assert as_person(run, "run", "pdf/scripts/quiet.sh").code == 0
+    [line] = [json.loads(line) for line in policy_log().read_text().splitlines()]
+    assert (line["act"], line["rule"], line["refused"]) == ("run", "permissions.scripts", False)
 
 
 class _Index(http.server.BaseHTTPRequestHandler):

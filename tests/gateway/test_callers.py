@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import httpx2 as httpx
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
@@ -17,15 +18,19 @@ from mcp.shared.exceptions import MCPError
 from clients import both_eras, call, refusal
 from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
 from properties import examples
+from publishers import new_key
+from scanning import change_policy, clean_machine, write_policy
 from simulator import Simulator
 from skillwire.access import Caller, CallerFile, Credential, RateLimit
 from skillwire.access.callers import parse_callers, resolve
 from skillwire.access.identity import token_digest
 from skillwire.errors import FormatError
 from skillwire.gateway import AuditLog, Gateway, GatewayOptions
+from skillwire.host.policies import policy_log
 from skillwire.limits import Limits
 from skillwire.server import ServerOptions
-from skillwire.skill import SkillUri
+from skillwire.skill import SkillUri, digest_of
+from skillwire.trust import SIGNATURE_FILE, sign_files
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -449,3 +454,90 @@ async def test_health_in_detail_and_metrics_are_for_operators(tmp_path: Path) ->
     assert "skill://liar/SKILL.md" in health["not_served"][0]["reason"]
     assert "shop" in health["failures"][0]
     assert "skillwire_skills 1" in metrics
+
+
+# A policy
+
+
+def logged() -> list[tuple[str, str, bool]]:
+    """The skill, the rule and whether it was refused, of each line of the log of the policy."""
+    lines = map(json.loads, policy_log().read_text().splitlines())
+    return [(line["skill"], line["rule"], line["refused"]) for line in lines]
+
+
+@pytest.mark.parametrize("approval", ["required", "listed"])
+async def test_what_the_policy_denies_no_caller_is_offered_or_reads_whoever_approved_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approval: Any
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    upstream, user = server("refunds", "letters"), User()
+    denied, other = "skill://shop/refunds/SKILL.md", "skill://shop/letters/SKILL.md"
+    asks = [("skills/get", denied), ("resources/read", denied)]
+    asks += [("resources/read", "skill://shop/refunds/note.md")]
+    alice = Caller(name="alice")
+    gateway = make_gateway(tmp_path, GatewayOptions(approval=approval), shop=upstream)
+    async with gateway, joined(gateway, caller=alice, user=user) as client:
+        assert "Do it" in text_of(await client.read_resource(denied))
+    upstream.requests.clear()
+    user.asked.clear()
+    write_policy(tmp_path, '[sources]\ndeny = ["*/refunds"]')
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    async with make_gateway(
+        tmp_path, GatewayOptions(approval=approval, audit=audit), shop=upstream
+    ) as gateway:
+        for caller in (alice, Caller(name="bob")):
+            async with joined(gateway, caller=caller, user=user, knows_skills=False) as client:
+                assert [one["uri"] for one in (await call(client, "skills/list"))["skills"]] == [other]
+                for method, uri in asks:
+                    said = await refusal(client, method, uri=uri)
+                    assert "the policy acme refuses it by sources.deny" in said.message, method
+                assert "refunds" not in text_of(await client.call_tool("search_skills", {"query": "refunds"}))
+                loaded = await client.call_tool("load_skill", {"name": "refunds"})
+                assert loaded.is_error
+                assert "Do it" in text_of(await client.read_resource(other))
+    audit.close()
+    assert not any("refunds" in question.message for question in user.asked)
+    assert not any("refunds" in read for read in upstream.read_uris())
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    refused = [line["caller"] for line in lines if line["act"] == "refuse" and "policy acme" in line["how"]]
+    assert refused == ["alice"] * 3 + ["bob"] * 3
+    assert set(logged()) == {("skill://refunds/SKILL.md", "sources.deny", True)}
+
+
+async def test_a_policy_that_only_reports_serves_every_caller_and_logs_what_it_would_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    write_policy(tmp_path, 'mode = "report"\n[sources]\ndeny = ["*/refunds"]')
+    gateway = make_gateway(tmp_path, shop=server("refunds", "letters"))
+    async with gateway, joined(gateway, caller=Caller(name="alice"), user=User()) as client:
+        listed = (await call(client, "skills/list"))["skills"]
+        assert len(listed) == 2
+        for entry in listed * 2:
+            assert "Do it" in text_of(await client.read_resource(entry["uri"]))
+    assert logged() == [("skill://refunds/SKILL.md", "sources.deny", False)]
+
+
+@pytest.mark.parametrize("approval", ["required", "listed"])
+async def test_a_signer_that_a_running_gateways_policy_asks_for_is_looked_for_and_no_other_text_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approval: Any
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    upstream, key = server("refunds", "letters"), new_key()
+    for name in ("refunds", "letters"):
+        upstream.skill(name).change_body("# How to\nDo it with receipts.\n")
+    signed = upstream.skill("letters")
+    digests = {path: digest_of(data) for path, data in signed.files.items()}
+    signed.change_file(SIGNATURE_FILE, sign_files(digests, name="letters", key=key))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    text = f'[publishers.team]\nkeys = ["""{public}"""]\nrequire = ["*"]'
+    gateway = make_gateway(tmp_path, GatewayOptions(approval=approval), shop=upstream)
+    async with gateway, joined(gateway, user=User(), knows_skills=False) as client:
+        uris = [f"skill://shop/{name}/SKILL.md" for name in ("letters", "refunds")]
+        for uri in uris:
+            assert "Do it" in text_of(await client.read_resource(uri))
+        await change_policy(tmp_path, gateway.host, text)
+        assert "Do it" in text_of(await client.read_resource(uris[0]))
+        said = await refusal(client, "resources/read", uri=uris[1])
+        assert "team must have signed it, and the skill is not signed" in said.message
+        assert "refunds" not in text_of(await client.call_tool("search_skills", {"query": "receipts"}))

@@ -9,27 +9,31 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from publishers import new_key
 from sample_entries import DEMO, checked
+from scanning import change_policy, clean_machine
+from simulator import Simulator, agree, opened
 from skillwire.consent import Key, Record, exported, sign_approvals
 from skillwire.consent.record import approved
-from skillwire.errors import SourceError
-from skillwire.host import policies
+from skillwire.errors import SkillwireError, SourceError
+from skillwire.host import Event, EventKind, SkillHost, policies
 from skillwire.host.policies import (
     SIGNED_POLICY,
     SIGNED_REVOCATIONS,
     LoadedPolicy,
     check_owner,
     load_policy,
+    policy_log,
     store_signed_approvals,
 )
 from skillwire.skill import digest_of
@@ -386,3 +390,50 @@ def test_approvals_come_from_a_feed_too(machine: Write, site: Site) -> None:
     assert machine(rules).team(ENTRY, (SITE,))
     site.answers.clear()
     assert machine(rules).team(ENTRY, (SITE,)), "the last good feed counts"
+
+
+# A skill in use
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("rules", "rule"),
+    [
+        ('[sources]\ndeny = ["*/refunds"]', "sources.deny"),
+        (f'[revoked]\n"{digest_of(b"a")}" = "leaks keys"', "revoked"),
+        (f'[publishers.team]\nkeys = [{pem()}]\nrequire = ["*/refunds"]', "publishers.team"),
+        (f'[publishers.team]\nkeys = [{pem()}]\n[approvals]\nby = ["team"]', "approvals.by"),
+    ],
+    ids=["denied", "revoked", "not signed", "not approved"],
+)
+async def test_a_loaded_skill_is_released_when_the_policy_changes_to_refuse_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str, rule: str
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    sim = Simulator()
+    sim.skill("refunds", files={"a.md": b"a"})
+    sim.skill("letters")
+    async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+        await host.load("refunds")
+        await host.load("letters")
+        await change_policy(tmp_path, host, rules)
+        with anyio.fail_after(60):
+            said = [event.message async for event in policy_events(host)]
+        assert f"is refused: the policy acme refuses it by {rule}" in said[0]
+        assert said[-1] == "refunds from MCP server shop is refused by the policy now: it is released"
+        assert "refunds" not in [one.handle for one in host.active()]
+        assert rule == "approvals.by" or [one.handle for one in host.active()] == ["letters"]
+        with pytest.raises(SkillwireError):
+            await host.read("refunds", "a.md")
+        assert not any(uri.endswith("refunds/a.md") for uri in sim.read_uris())
+    lines = [json.loads(line) for line in policy_log().read_text().splitlines()]
+    assert {(line["rule"], line["refused"]) for line in lines} == {(rule, True)}
+
+
+async def policy_events(host: SkillHost) -> AsyncGenerator[Event]:
+    """The events about the policy, until a skill is released."""
+    async for event in host.log.events():
+        if event.kind is EventKind.POLICY:
+            yield event
+            if event.message.startswith("refunds") and event.message.endswith("it is released"):
+                return

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from pathlib import Path
 
+import anyio.to_thread
+import httpx2 as httpx
 import pytest
 import sqlalchemy as sa
 
+from command_line import Run
 from registry.conftest import Publish, skill_md
-from scanning import BAD, clean_machine, example, table, write_policy
+from registry.test_app import folder, manifest, running, token
+from scanning import BAD, HEAD, clean_machine, example, table, write_policy
 from skillwire.errors import FormatError, LimitExceeded, PolicyRefused, SourceError, VersionConflict
-from skillwire.registry import FileRow, Publishing, Store, View
+from skillwire.host import policies
+from skillwire.registry import (
+    FileRow,
+    Published,
+    Publishing,
+    Role,
+    Store,
+    View,
+    publish_over_http,
+    read_skill,
+)
 from skillwire.registry import backup as backups
 from skillwire.registry.audit import first_broken, read_audit
 from skillwire.registry.publications import publication_of
@@ -234,3 +249,67 @@ def test_a_scanner_of_the_machines_policy_refuses_what_is_published(
     with pytest.raises(PolicyRefused, match=r"refuses it by scanners\.downloads: 1 error"):
         publish("pdf", files={"scripts/get.sh": BAD})
     assert publish("pdf", files={"scripts/get.sh": b"true\n"}).is_new
+
+
+@pytest.mark.parametrize("layer", ["machine", "option"])
+def test_what_the_policy_refuses_is_not_published(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: str
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    monkeypatch.setattr(policies, "check_owner", lambda path: None)
+    place = ("--store", f"sqlite:///{tmp_path / 'registry.db'}")
+    assert run("registry", "init", *place).code == 0
+    assert run("registry", "namespace", "acme", *place).code == 0
+    file = tmp_path / "etc/policy.toml" if layer == "machine" else tmp_path / "strict.toml"
+    option = () if layer == "machine" else ("--policy", file)
+    file.parent.mkdir(exist_ok=True)
+    rules = '[sources]\ndeny = ["registry:local/acme/pdf"]'
+    file.write_text(f'{HEAD}contact = "security@example.org"\n{rules}')
+    pdf, letters = (folder(tmp_path / "skills", name, {}) for name in ("pdf", "letters"))
+    refused = run("publish", pdf, "--namespace", "acme", *place, *option)
+    assert refused.code == 15
+    assert "the policy acme refuses it by sources.deny" in refused.err
+    assert "ask security@example.org" in refused.err
+    assert run("publish", letters, "--namespace", "acme", *place, *option).code == 0
+    assert run("publish", pdf, "--to", "http://127.0.0.1:1", "--policy", file).code == 2
+    file.write_text(f'{HEAD}mode = "report"\n{rules}')
+    assert run("publish", pdf, "--namespace", "acme", *place, *option).code == 0
+    lines = [json.loads(line) for line in policies.policy_log().read_text().splitlines()]
+    assert [(line["act"], line["skill"], line["layer"], line["refused"]) for line in lines] == [
+        ("publish", "acme/pdf", layer, True),
+        ("publish", "acme/pdf", layer, False),
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.process
+async def test_over_http_the_policy_of_the_registrys_machine_answers_with_403_and_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
+    store.create()
+    Publishing(store).set_namespace("acme", by="test")
+    secret = token(store, "writer", "acme", Role.PUBLISH)
+    write_policy(tmp_path, '[sources]\ndeny = ["*/pdf"]')
+    skills = {name: read_skill(folder(tmp_path / "skills", name, {})) for name in ("pdf", "letters")}
+    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+
+        def send(name: str) -> Published:
+            return publish_over_http(skills[name], url, namespace="acme", token=secret)
+
+        with pytest.raises(PolicyRefused, match=r"the policy acme refuses it by sources\.deny"):
+            await anyio.to_thread.run_sync(send, "pdf")
+        assert (await anyio.to_thread.run_sync(send, "letters")).is_new
+        sent = skills["pdf"].contents
+        answer = await client.post(
+            url.removesuffix("/mcp") + "/registry/v1/publish",
+            files=[
+                ("manifest", (None, manifest("1.0.0", sent))),
+                *(("file", (digest_of(data), data)) for data in sent.values()),
+            ],
+            headers={"authorization": f"Bearer {secret}"},
+        )
+        assert (answer.status_code, answer.json()["refused_by"]) == (403, "policy")
+    assert [entry.name for entry in SkillQueries(store, View()).page(None, 9)] == ["letters"]
+    store.close()

@@ -52,6 +52,7 @@ from skillwire.trust.policy import (
     Subject,
     git_name,
     judge,
+    may_run,
     url_name,
 )
 
@@ -289,7 +290,7 @@ def test_permissions_take_grants_away(
 
     policy = Policy((layer(tools=rules(tools), scripts=rules(scripts)),))
     assert policy.limit(EVERY, Subject(entry=TOOLS_ENTRY, sources=(SITE,))) == left
-    assert (policy.may_run(TOOLS_ENTRY, "scripts/pay.py") is not None) is (not left.scripts), (
+    assert (may_run(policy.enforced, TOOLS_ENTRY, "scripts/pay.py") is not None) is (not left.scripts), (
         "what has no grant in the sandbox may never run"
     )
 
@@ -416,21 +417,30 @@ def test_what_a_reporting_layer_would_refuse_is_loaded_and_reported() -> None:
 DECIDES = {"judge", "may_run", "approved_by_team", "needs_person", "missing_signer", "unsigned"}
 DECIDES |= {"failed_scan", "unscanned"}
 EXPLAINS = {"cli/policy.py"}
+BEFORE = {"may_refuse": {"host/approver.py"}, "may_have": {"cli/policy.py"}}
+"""What only says that there is nothing to decide, and who asks that."""
 
 
 def test_no_other_place_than_the_admission_decides_by_a_policy() -> None:
     source = Path(skillwire.__file__).parent
-    found: set[str] = set()
+    deciding: set[str] = set()
+    before: dict[str, set[str]] = {name: set() for name in BEFORE}
     for path in source.rglob("*.py"):
+        place = path.relative_to(source).as_posix()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
-                called = node.func
-                name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-                # Other things have a `refusal` too; that of a policy is asked with a subject.
-                takes_subject = any(isinstance(one, ast.Name) and one.id == "subject" for one in node.args)
-                if name in DECIDES or (name in ("refusal", "limit") and takes_subject):
-                    found.add(path.relative_to(source).as_posix())
-    assert found - EXPLAINS == {"trust/admission.py", "trust/policy.py"}
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            # Other things have a `refusal` too; that of a policy is asked with a subject.
+            if name in DECIDES or (
+                name in ("refusal", "limit", "reported") and "subject" in ast.unparse(node).lower()
+            ):
+                deciding.add(place)
+            elif name in BEFORE:
+                before[name].add(place)
+    assert deciding - EXPLAINS == {"trust/admission.py", "trust/policy.py"}
+    assert before == BEFORE
 
 
 # Layers together

@@ -55,6 +55,7 @@ def publish(
     promote: bool,
     expect: str | None,
     sign_key: Path | None,
+    policy: tuple[Path, ...],
     as_json: bool,
 ) -> int:
     """Publish each skill, over HTTP or into a store."""
@@ -64,6 +65,12 @@ def publish(
     database = None if url is None else open_store(url)
     if database is not None and namespace is None:
         raise UsageError("a store needs --namespace NAME")
+    if policy:
+        if database is None:
+            raise UsageError("--policy is for --store: a registry obeys the policy of its own machine")
+        from skillwire.host.policies import set_policy_files
+
+        set_policy_files(policy)
     from skillwire.registry import publish_each, publish_over_http, publish_to_store
 
     def publish_one(folder: LintedSkill) -> Published:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from skillwire.gateway.approvals import Unapproved
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
 from skillwire.host.model import error_words
+from skillwire.host.policies import log_decision
 from skillwire.host.scripts import (
     RUN_TOOL,
     SCRIPT_ABOUT,
@@ -96,7 +98,10 @@ class CallerScripts:
             raise self._refused(entry, "has no such script")
         # 2. What was granted before.
         facts = self._source.approvals.candidate(self._source.caller, offer)
-        require(admit_script(facts, path), offer.skill.uri, offer.skill.origin)
+        decision, skill = admit_script(facts, path), offer.skill
+        log = partial(log_decision, decision, skill=skill.uri, origin=skill.origin, act="run")
+        await anyio.to_thread.run_sync(log)
+        require(decision, skill.uri, skill.origin)
         granted = self._granted(offer, entry, path)
         if granted is None:
             raise self._refused(entry, f"may not run {path}: its user, or the operator, has not granted that")

@@ -190,7 +190,8 @@ class CallerServer(SkillServer):
                 server.add_request_handler(method, entry.params_type, self._listed(method, entry.handler))
         entry = server.get_request_handler(METHOD_GET)
         if entry is not None:
-            server.add_request_handler(METHOD_GET, entry.params_type, self._got(entry.handler))
+            guarded = elicitor.guard(self._got(entry.handler), self.source.caller, self._record_decision)
+            server.add_request_handler(METHOD_GET, entry.params_type, _with_client(guarded))
         server.middleware.append(self._on_introduction)
         return server
 
@@ -208,7 +209,7 @@ class CallerServer(SkillServer):
             self._record_get(params.uri)
             return result
 
-        return _with_client(got)
+        return got
 
     async def _on_introduction(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: instructions that name what there is now."""

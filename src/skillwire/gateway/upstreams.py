@@ -24,6 +24,7 @@ from skillwire.errors import (
     ApprovalRequired,
     FormatError,
     LimitExceeded,
+    PolicyRefused,
     Refusal,
     RequestRefused,
     SkillNotFound,
@@ -233,7 +234,8 @@ class Upstream:
         self._listeners: list[Callable[[], None]] = []
         self._failures: dict[SkillKey, tuple[SkillEntry, float]] = {}
         self._calls: dict[tuple[object, ...], asyncio.Task[Any]] = {}
-        self._signed: set[Offer] = set()
+        self._signed: dict[Offer, int] = {}
+        """The offers whose publishers were checked, each with the revision of the policy then."""
         self._missing: OrderedDict[tuple[Origin, SkillUri], float] = OrderedDict()
         self._silent: dict[Origin, float] = {}
         self._used: dict[Origin, OrderedDict[SkillUri, None]] = {}
@@ -344,8 +346,6 @@ class Upstream:
 
     async def at_hand(self, offer: Offer) -> bytes | None:
         """The `SKILL.md` of an offer, if it was verified before and no server has to be asked for it."""
-        if offer not in self._signed and self.host.feed.requires_publisher(offer.skill.origin):
-            return None  # Nobody has looked for the signature yet.
         return self._memory.get(offer, offer.uri) or await self.host.feed.at_hand(offer.skill)
 
     async def _fetch(self, offer: Offer, uri: SkillUri) -> bytes:
@@ -426,18 +426,20 @@ class Upstream:
         """Refuse a skill that lacks the signature of a publisher whom its server must have, or in which a
         scanner of the policy found too much.
         """
-        skill = offer.skill
+        skill, feed = offer.skill, self.host.feed
+        revision = feed.policy_revision
+        is_signed = self._signed.get(offer) == revision
         try:
-            if offer not in self._signed:
-                await self._call(
-                    skill.origin, skill.uri, "publishers", lambda: self.host.feed.check_publishers(skill)
-                )
+            if not is_signed:
+                await self._call(skill.origin, skill.uri, "publishers", lambda: feed.check_publishers(skill))
             # Not as a call of its server, which is not slow when a scanner is.
-            await self.host.feed.check_scans(skill)
+            await feed.check_scans(skill, report=not is_signed)
+        except PolicyRefused as error:
+            raise SourceError(str(error)) from None  # Nothing is wrong with its server.
         except (ApprovalRequired, VerificationError, FormatError) as error:
             self._fail(offer.skill, str(error))
             raise SourceError(str(error)) from None
-        self._signed.add(offer)
+        self._signed[offer] = revision
 
     async def read_directory(self, offer: Offer, uri: SkillUri) -> Sequence[DirectoryChild]:
         """List a directory of a skill that its server generates on request."""
@@ -529,7 +531,8 @@ class Upstream:
             self.version += 1
             self.has_dynamic = any(offer.skill.entry.is_dynamic for offer in served.values())
         self._seen, self._made, self._unusable, self._offers = skills, made, unusable, served
-        self._signed &= set(made.values()) if self._signed else set()
+        known = set(made.values()) if self._signed else ()
+        self._signed = {offer: revision for offer, revision in self._signed.items() if offer in known}
 
     def _prepare(self, origin: Origin, entries: Sequence[SkillEntry]) -> None:
         """While slower servers are awaited, do the work that would otherwise remain after the last answer."""

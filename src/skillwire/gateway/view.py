@@ -349,7 +349,10 @@ class CallerSource(Source):
     # One skill
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
-        return self._entry(await self._offer(uri))
+        offer = await self._offer(uri)
+        if not offer.upstream.host.feed.is_permitted(offer.skill):
+            self.require(offer)
+        return self._entry(offer)
 
     async def read(self, uri: SkillUri) -> Read:
         await self._prepare(uri)
@@ -372,12 +375,9 @@ class CallerSource(Source):
         offer = self.known_owner(uri)
         if offer is None or offer.uri != uri or self.is_waiting(offer) or self._is_undecidable(offer):
             return None
-        feed = offer.upstream.host.feed
-        if not feed.is_permitted(offer.skill):
-            return None
-        candidate = feed.candidate(offer.skill)
-        if candidate.before_scan is not candidate:
-            return None  # It has to be scanned first.
+        candidate = self.approvals.candidate(self.caller, offer)
+        if not all(isinstance(admit(candidate, act), Allowed) for act in (Purpose.OFFER, Purpose.INSTALL)):
+            return None  # It is refused, or its signature has to be checked first, or it to be scanned.
         return await offer.upstream.at_hand(offer)
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:

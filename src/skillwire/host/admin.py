@@ -541,21 +541,20 @@ class SkillFeed:
         """The `SKILL.md` of a skill, if it is a local file or in the cache in the version of its entry."""
         return await self._fetcher.at_hand(skill)
 
-    def requires_publisher(self, origin: Origin) -> bool:
-        """Whether the skills of an origin must be signed by somebody."""
-        return bool(self._approver.signatures.required(origin))
-
     async def check_publishers(self, skill: HostSkill) -> None:
         """Check who signed a skill, if that matters; refuse it if a required publisher did not."""
         signatures = self._approver.signatures
         if signatures.required(skill.origin) or signatures.publishers or self._registration.policy_revision:
             await self._approver.check_publishers(await self._case(skill), self._fetcher.preview)
 
-    async def check_scans(self, skill: HostSkill) -> None:
-        """Have a skill scanned as the policy asks for; refuse it if the policy refuses it for that."""
-        if self._approver.facts(skill).policy.scanners:
-            fetch = self._fetcher.all_files(skill)
-            await self._approver.check_scans(await self._case(skill), fetch, everything=True)
+    async def check_scans(self, skill: HostSkill, *, report: bool = False) -> None:
+        """Have a skill scanned as the policy asks for; refuse it if the policy refuses it for that. With
+        `report`, what layers that only report would refuse is recorded.
+        """
+        policy = self._approver.facts(skill).policy
+        if policy.scanners or (report and policy.reporting):
+            case, fetch = await self._case(skill), self._fetcher.all_files(skill)
+            await self._approver.check_scans(case, fetch, everything=True, report=report)
 
     async def _case(self, skill: HostSkill) -> Case:
         return await self._approver.open(skill, check_entry(skill.entry, limits=self._approver.limits))

@@ -33,7 +33,7 @@ from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.host.cache import SkillCache
 from skillwire.host.events import Event, EventKind, skill_event
-from skillwire.host.policies import log_refusal
+from skillwire.host.policies import log_decision
 from skillwire.host.scanners import Fetch, known_scans, scan_skill
 from skillwire.limits import Limits
 from skillwire.skill import (
@@ -228,17 +228,20 @@ class Approver:
         """
         if case.facts.require or self.signatures.publishers or case.record.signer:
             await self.signatures.check(case.skill, preview)
-        await self._require(admit(self._usable(case).before_scan, Purpose.INSTALL), case)
+        await self.require(admit(self._usable(case).before_scan, Purpose.INSTALL), case.skill)
 
-    async def check_scans(self, case: Case, fetch: Fetch, *, everything: bool = False) -> tuple[Scan, ...]:
+    async def check_scans(
+        self, case: Case, fetch: Fetch, *, everything: bool = False, report: bool = False
+    ) -> tuple[Scan, ...]:
         """Scan a skill where a threshold of the policy asks for it, and refuse what the policy refuses then.
-        With `everything`, also by scanners whose findings are only shown, for a person who is asked.
+        With `everything`, also by scanners whose findings are only shown, for a person who is asked; with
+        `report`, what layers that only report would refuse is recorded, as it is when a host loads a skill.
         """
         policy = case.facts.policy
-        if not policy.scanners or not (everything or policy.thresholds):
+        if not (report or policy.thresholds or (everything and policy.scanners)):
             return ()
         scans = await scan_skill(policy, case.entry, fetch, everything=everything, limits=self.limits)
-        await self._require(admit(self._usable(case), Purpose.INSTALL), case)
+        await self.require(admit(self._usable(case), Purpose.INSTALL), case.skill, loaded=report)
         return scans
 
     async def scan(self, skill: HostSkill, fetch: Fetch) -> tuple[Scan, ...]:
@@ -275,7 +278,7 @@ class Approver:
             case.record = await self._read(skill, case.key)
             decision = admit(self._candidate(case, seen), Purpose.LOAD)
         if not isinstance(decision, Ask) or ask is None:
-            return await self._require(decision, case)
+            return await self.require(decision, case.skill)
 
         if others is not None:
             files = (*files, *await others())
@@ -345,32 +348,23 @@ class Approver:
         """
         case.record = await self._read(case.skill, case.key)
         decision = admit(self._candidate(case, seen), Purpose.LOAD)
-        grants = await self._require(decision, case, loaded=True)
+        grants = await self.require(decision, case.skill, loaded=True)
         once, case.once = case.once, None
         if once is None:
             await self._note_signer(case.skill, case.key)
         return grants, once is None
 
-    async def _require(self, decision: Decision, case: Case, *, loaded: bool = False) -> Grants:
+    async def require(
+        self, decision: Decision, skill: HostSkill, *, act: str = "load", loaded: bool = False
+    ) -> Grants:
         """The grants of a decision, or its error. What a policy refuses, or would refuse, is recorded."""
-        refusals = decision.reported if isinstance(decision, Allowed) and loaded else ()
-        if isinstance(decision, Denied) and decision.refusal is not None:
-            refusals = (decision.refusal,)
-        for refusal in refusals:
-            enforced = isinstance(decision, Denied)
-            verb = "is refused" if enforced else "would be refused"
-            message = f"{case.skill.handle} from {case.skill.origin} {verb}: {refusal.message}"
-            self.tell(skill_event(EventKind.POLICY, case.skill, message))
-            log = partial(
-                log_refusal,
-                refusal,
-                skill=case.skill.uri,
-                origin=case.skill.origin,
-                act="load",
-                enforced=enforced,
-            )
-            await anyio.to_thread.run_sync(log)
-        return require(decision, case.entry.uri, case.skill.origin)
+        is_reported = loaded and isinstance(decision, Allowed) and bool(decision.reported)
+        if is_reported or isinstance(decision, Denied):
+            log = partial(log_decision, decision, skill=skill.uri, origin=skill.origin, act=act)
+            for words in await anyio.to_thread.run_sync(log):
+                message = f"{skill.handle} from {skill.origin} {words}"
+                self.tell(skill_event(EventKind.POLICY, skill, message))
+        return require(decision, skill.uri, skill.origin)
 
     async def _note_signer(self, skill: HostSkill, key: Key) -> None:
         """Remember who signed what was loaded or approved: another signer is asked about."""
@@ -527,8 +521,7 @@ class Approver:
     async def require_permitted(self, skill: HostSkill) -> None:
         """Raise `PolicyRefused` if the policy does not let a skill be used any more."""
         if not self.is_permitted(skill):
-            entry = check_entry(skill.entry, limits=self.limits)
-            await self._require(admit(self.light_facts(skill), Purpose.OFFER), await self.open(skill, entry))
+            await self.require(admit(self.light_facts(skill), Purpose.OFFER), skill)
 
     def is_permitted(self, skill: HostSkill) -> bool:
         """Whether the policy lets a skill be used as it is now, whatever people decided."""

@@ -436,6 +436,14 @@ class Loader:
         except _STALE as error:
             return await self._attempt(await self.refreshed(skill, error))
 
+    async def require_permitted(self, skill: HostSkill) -> None:
+        """Raise `PolicyRefused` if the policy does not let a held skill be used any more. It is scanned, and
+        its signature checked, where the policy asks for that now."""
+        await self.approver.require_permitted(skill)
+        case = await self.approver.open(skill, check_entry(skill.entry, limits=self.limits))
+        await self.approver.check_publishers(case, self.fetcher.preview)
+        await self.approver.check_scans(case, self.fetcher.all_files(skill))
+
     async def read(self, key: SkillKey, path: str) -> VerifiedFile:
         """A file of a held skill, with one refresh at most."""
         held = self._require_held(key)
@@ -443,7 +451,7 @@ class Loader:
         with self._observed(READ_TOOL, SkillUse("read", skill, path)):
             uri = skill_file(held.skill.entry, path)
             # Read again with every file: a digest may have been revoked since the skill was loaded.
-            await self.approver.require_permitted(skill)
+            await self.approver.require_permitted(HostSkill(key.origin, held.skill.entry, held.handle))
             try:
                 return await self._read(key, held, uri)
             except _STALE_FILE as error:

@@ -37,6 +37,9 @@ from skillwire.skill import SkillEntry, digest_of
 from skillwire.text import redact_url, safe_line
 from skillwire.trust import (
     NO_POLICY,
+    Allowed,
+    Decision,
+    Denied,
     Origin,
     Policy,
     Publisher,
@@ -542,9 +545,18 @@ def policy_log() -> Path:
     return state_paths().approvals.parent / "policy.log"
 
 
-def log_refusal(
-    refusal: Refusal, *, skill: str, origin: Origin | None, act: str, enforced: bool = True
-) -> None:
+def log_decision(decision: Decision, *, skill: str, origin: Origin | None, act: str) -> list[str]:
+    """Write a line for what a policy refuses, or would refuse if it were enforced; what they say. Blocks."""
+    if isinstance(decision, Denied) and decision.refusal is not None:
+        _log_refusal(decision.refusal, skill=skill, origin=origin, act=act, enforced=True)
+        return [decision.message]
+    reported = decision.reported if isinstance(decision, Allowed) else ()
+    for refusal in reported:
+        _log_refusal(refusal, skill=skill, origin=origin, act=act, enforced=False)
+    return [f"would be refused: {refusal.message}" for refusal in reported]
+
+
+def _log_refusal(refusal: Refusal, *, skill: str, origin: Origin | None, act: str, enforced: bool) -> None:
     """Write one line about a refusal. The file before it is kept when it has grown large."""
     line = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -42,7 +42,7 @@ from skillwire.sandbox.plan import given, interpreter_for, newly_requested, prog
 from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
 from skillwire.text import safe_line
-from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, require, shown_digest
+from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, shown_digest
 from skillwire.trust.fence import fence
 from skillwire.words import counted
 
@@ -214,7 +214,8 @@ class Scripts:
             message = f"{skill.handle} has no {safe_line(path)}: it has {safe_line(scripts, limit=200)}"
             raise SkillNotFound(message) from None
         facts = self._parts.approver.facts_of(skill)
-        require(admit_script(facts, script.path, sandboxed=sandboxed), skill.uri, skill.origin)
+        decision = admit_script(facts, script.path, sandboxed=sandboxed)
+        await self._parts.approver.require(decision, skill, act="run", loaded=ask or not sandboxed)
         # 2. Grants.
         asked, free = await anyio.to_thread.run_sync(
             _resolve,

@@ -12,10 +12,10 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from skillwire.catalog import HostSkill, SkillKey, SkillTable
+from skillwire.catalog import HostSkill, SkillTable
 from skillwire.consent import ApprovalCallback, ConsentBackend, ConsentStore
 from skillwire.consent.ask import ScopedCallback
-from skillwire.errors import SkillwireError
+from skillwire.errors import PolicyRefused, SkillwireError
 from skillwire.host.admin import HostAdmin, SkillFeed
 from skillwire.host.approver import Approver, Signatures
 from skillwire.host.cache import SkillCache
@@ -332,16 +332,20 @@ class HostComponents:
         for layer in loaded.policy.layers:
             if layer.problem:
                 self.log.record(Event(kind=EventKind.FAILURE, message=layer.problem))
-        for held in self.loader.held:
-            key = SkillKey(held.origin, held.entry.uri)
-            skill = self.registry.get(key)
-            if skill is not None and not self.approver.is_permitted(skill):
-                self.loader.release(key)
-                message = f"{skill.handle} from {skill.origin} is refused by the policy now: it is released"
-                self.log.record(skill_event(EventKind.POLICY, skill, message))
         for tell in self.registration.on_policy:
             tell()
         self.changed()
+        for handle, held in self.loader.active():
+            # As it was loaded, whatever its server has by now.
+            skill = HostSkill(held.origin, held.entry, handle)
+            try:
+                await self.loader.require_permitted(skill)
+            except PolicyRefused:
+                self.loader.release(skill.key)
+                message = f"{handle} from {held.origin} is refused by the policy now: it is released"
+                self.log.record(skill_event(EventKind.POLICY, skill, message))
+            except SkillwireError:
+                continue  # It is judged again when something of it is read.
 
     def _recognize(self) -> None:
         """Recognize the publishers of the policy, then those of the configuration."""

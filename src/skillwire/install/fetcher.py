@@ -22,7 +22,7 @@ import anyio.to_thread
 
 from skillwire.errors import PolicyRefused, RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.files import expand_user
-from skillwire.host.policies import current_policy, log_refusal
+from skillwire.host.policies import current_policy, log_decision
 from skillwire.host.scanners import known_scans, scan_skill
 from skillwire.install.candidates import (
     Candidate,
@@ -41,7 +41,6 @@ from skillwire.text import shown
 from skillwire.trust import (
     UNSIGNED,
     AdmissionRequest,
-    Allowed,
     Decision,
     Denied,
     Origin,
@@ -185,14 +184,12 @@ class SkillFetcher:
         )
 
     def _failure(self, skill: LockedSkill, decision: Decision) -> FetchFailure | None:
+        log_decision(decision, skill=skill.name, origin=None, act="install")
         if not isinstance(decision, Denied):
-            for refusal in decision.reported if isinstance(decision, Allowed) else ():
-                log_refusal(refusal, skill=skill.name, origin=None, act="install", enforced=False)
             return None
         message = f"{skill.name} from {shown(skill.source, 200)} {decision.message}"
         if decision.refusal is None:
             return FetchFailure(skill.name, RefusedByPolicy(message))
-        log_refusal(decision.refusal, skill=skill.name, origin=None, act="install")
         return FetchFailure(skill.name, PolicyRefused(message, uri=skill.name))
 
     def source_names(self, skill: LockedSkill) -> tuple[str, ...]:

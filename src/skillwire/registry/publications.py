@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from skillwire.errors import FormatError, LimitExceeded, PolicyRefused, SkillNotFound
 from skillwire.host.config.policy import OWN_REGISTRY
-from skillwire.host.policies import current_policy, log_refusal
+from skillwire.host.policies import current_policy, log_decision
 from skillwire.host.scanners import known_scans, run_scanners
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
@@ -33,7 +33,6 @@ from skillwire.skill.uris import check_portable
 from skillwire.text import shown
 from skillwire.trust import (
     AdmissionRequest,
-    Denied,
     Origin,
     Policy,
     Purpose,
@@ -129,8 +128,7 @@ def _admit(draft: Publication, name: str, policy: Policy, signature: SignatureVe
         sources=(source,),
     )
     decision = admit(candidate, Purpose.INSTALL)
-    if isinstance(decision, Denied) and decision.refusal is not None:
-        log_refusal(decision.refusal, skill=f"{draft.namespace}/{name}", origin=origin, act="publish")
+    log_decision(decision, skill=f"{draft.namespace}/{name}", origin=origin, act="publish")
     require(decision, entry.uri, origin)
 
 

@@ -54,7 +54,16 @@ from skillwire.trust.approval import (
     resource_set,
 )
 from skillwire.trust.origin import Origin
-from skillwire.trust.policy import NO_POLICY, Policy, Refusal, Subject, TeamApproval, unscanned, unsigned
+from skillwire.trust.policy import (
+    NO_POLICY,
+    Policy,
+    Refusal,
+    Subject,
+    TeamApproval,
+    may_run,
+    unscanned,
+    unsigned,
+)
 from skillwire.trust.scans import Scan
 from skillwire.trust.signatures import SignatureVerdict, signer_change, signer_text
 
@@ -255,9 +264,11 @@ def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
 
 def admit_script(skill: AdmissionRequest, script: str, *, sandboxed: bool = True) -> Decision:
     """Decide whether a script of an admitted skill may run, in the sandbox or outside of it."""
-    if refusal := skill.policy.may_run(skill.entry, script, sandboxed=sandboxed):
+    policy, entry = skill.policy, skill.entry
+    if refusal := may_run(policy.enforced, entry, script, sandboxed=sandboxed):
         return _refused(skill, refusal)
-    return Allowed()
+    reported = may_run(policy.reporting, entry, script, sandboxed=sandboxed)
+    return Allowed(reported=() if reported is None else (reported,))
 
 
 def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:

@@ -373,15 +373,6 @@ class Policy:
             grants = _permitted(layer, grants, subject.entry)
         return grants
 
-    def may_run(self, entry: SkillEntry, script: str, *, sandboxed: bool = True) -> Refusal | None:
-        """The refusal of a layer that does not let this script run, in the sandbox or outside of it."""
-        for layer in self.enforced:
-            level = _level(layer.scripts, [script, f"{entry.name}/{script}"])
-            if level is Permission.NEVER or (level is Permission.SANDBOX_ONLY and not sandboxed):
-                how = "never" if level is Permission.NEVER else "in the sandbox only"
-                return Refusal(layer, "permissions.scripts", f"{script} of {entry.name} runs {how}")
-        return None
-
 
 NO_POLICY: Final = Policy()
 
@@ -422,6 +413,18 @@ def judge(layer: PolicyLayer, subject: Subject, *, approvals: bool = True) -> Re
         who = " or ".join(layer.by)
         words = f"it needs an approval signed by {who}: `skillwire approvals request` asks for one"
         return Refusal(layer, "approvals.by", words)
+    return None
+
+
+def may_run(
+    layers: Iterable[PolicyLayer], entry: SkillEntry, script: str, *, sandboxed: bool = True
+) -> Refusal | None:
+    """The refusal of a layer that does not let this script run, in the sandbox or outside of it."""
+    for layer in layers:
+        level = _level(layer.scripts, [script, f"{entry.name}/{script}"])
+        if level is Permission.NEVER or (level is Permission.SANDBOX_ONLY and not sandboxed):
+            how = "never" if level is Permission.NEVER else "in the sandbox only"
+            return Refusal(layer, "permissions.scripts", f"{script} of {entry.name} runs {how}")
     return None
 
 

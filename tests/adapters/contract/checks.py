@@ -16,6 +16,7 @@ from contract.driver import Driver, Script, agrees, declines
 
 import simulator
 from environments import bubblewrap
+from scanning import clean_machine, write_policy
 from simulator import Simulator, agree, make_host, opened
 from skillwire.consent import ApprovalRequest
 from skillwire.host import EventKind, ScriptRequest, ScriptRunner, ToolRequest, open_in_thread
@@ -44,6 +45,23 @@ async def test_the_catalog_reaches_the_model_before_every_request(driver: Driver
         assert "<name>refunds</name>" in system
         assert "Use when a customer asks for a refund." in system
         assert {"load_skill", "read_skill_file", "list_skill_files"} <= set(tools)
+
+
+async def test_what_the_policy_denies_is_refused_in_its_words(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    write_policy(tmp_path, '[sources]\ndeny = ["*/refunds"]')
+    script, sim = Script([LOAD, READ, "done"]), shop()
+    async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
+        assert await driver.run(host, script) == "done"
+    assert "refunds" not in script.systems[0]
+    refused, read = script.results
+    assert "the policy acme refuses it by sources.deny" in refused
+    assert "receipt" not in refused + read
+    assert "50 euros" not in read
+    assert script.questions == []
+    assert sim.read_uris() == []
 
 
 async def test_a_skill_that_appears_is_in_the_next_request(driver: Driver, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ COMMANDS: Final = (
             "Publish only if the channel points to this version now, and move it, forward or back.",
         ),
         path("--sign-key FILE", "Sign each skill with this private key first."),
+        path("--policy FILE", "Also obey this policy; with --store only. Repeatable.", many=True),
         examples={
             "skillwire publish ./skills/pdf --to https://registry.example": "to the channel stable",
             "skillwire publish ./skills --to https://registry.example": "every skill in a folder",
