@@ -152,6 +152,18 @@ GROUPS = (
         ),
     ),
     Group(
+        "policy-patterns",
+        "trust/patterns.py",
+        "tests/trust/test_policy.py",
+        (
+            ("if (plain is None or literal in plain)", 'if (literal in (plain or ""))'),
+            ("return text.lower() if text.isascii() else None", "return text.lower()"),
+            ('host = (parts.hostname or "").rstrip(".")', "host = parts.netloc"),
+            ("posixpath.normpath(unquote(parts.path))", "parts.path"),
+            ('name == base or name.startswith(f"{base}/")', "name.startswith(base)"),
+        ),
+    ),
+    Group(
         "policy",
         "trust/policy.py",
         "tests/trust/test_policy.py",
@@ -165,8 +177,6 @@ GROUPS = (
                 "        if False:\n            return digest",
             ),
             ('return whole if whole is not None and whole in revoked else ""', 'return ""'),
-            ("if (plain is None or literal in plain)", 'if (literal in (plain or ""))'),
-            ("return text.lower() if text.isascii() else None", "return text.lower()"),
             ("        if pattern := layer.deny.named(names):\n", '        if pattern := "":\n'),
             ("not verdict.is_signed or verdict.signer not in one.signers", "not verdict.is_signed"),
             ("verdict is None or not verdict.is_signed or", "verdict is None or"),
@@ -175,9 +185,6 @@ GROUPS = (
             ("replace(grants, execute_code=False)", "grants"),
             ("replace(grants, allowed_tools=False)", "grants"),
             ("if not layer.reports_only)", "if layer.reports_only)"),
-            ('host = (parts.hostname or "").rstrip(".")', "host = parts.netloc"),
-            ("posixpath.normpath(unquote(parts.path))", "parts.path"),
-            ('name == base or name.startswith(f"{base}/")', "name.startswith(base)"),
             (
                 "        if scan is None:\n            return Refusal(",
                 "        if scan is None:\n            continue\n            return Refusal(",

@@ -42,18 +42,16 @@ from skillwire.trust import (
     resource_set,
     shown_digest,
 )
+from skillwire.trust.patterns import Patterns, git_name, url_name
 from skillwire.trust.policy import (
     LayerKind,
-    Patterns,
     Permission,
     Policy,
     PolicyLayer,
     PolicyPublisher,
     Subject,
-    git_name,
     judge,
     may_run,
-    url_name,
 )
 
 ENTRY = checked(files={"scripts/pay.py": b"pay"})

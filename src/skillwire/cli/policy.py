@@ -110,7 +110,8 @@ def _source_subject(source: str, skill: str = "", digest: str = "", signer: str 
     """A skill of which only some facts are given."""
     from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, make_uri, parse_digest
     from skillwire.trust import UNSIGNED, SignatureState, SignatureVerdict
-    from skillwire.trust.policy import Subject, git_name, url_name
+    from skillwire.trust.patterns import git_name, url_name
+    from skillwire.trust.policy import Subject
 
     place = git_name(source) if source.startswith("git+") else source
     place = url_name(source) if source.startswith(("https://", "http://")) else place

@@ -1,6 +1,5 @@
-"""Approver: finds the approval of a skill, or asks for one (SEC-5, SEC-6).
-
-What an approval allows is decided in `trust/admission.py`. Here it is looked up, asked for, kept and revoked.
+"""Approver: finds the approval of a skill, or asks for one (SEC-5, SEC-6). What it allows is decided in
+`trust/admission.py`; here it is looked up, asked for, kept and revoked.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from skillwire.trust import (
     VerifiedFile,
     admit,
 )
-from skillwire.trust.policy import git_name, url_name
+from skillwire.trust.patterns import git_name, url_name
 
 if TYPE_CHECKING:
     from skillwire.host import ServerConfig

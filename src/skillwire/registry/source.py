@@ -126,11 +126,6 @@ class Feed:
         async with self._new:
             await self._new.wait_for(lambda: self.number > number)
 
-    def after(self, number: int) -> list[ChangeRow]:
-        """Return the remembered changes after a number, oldest first."""
-        newest_first = takewhile(lambda row: row.number > number, reversed(self.changes))
-        return list(newest_first)[::-1]
-
     async def catch_up(self) -> None:
         """Read what is new."""
         async with self._reading:
@@ -297,14 +292,14 @@ class StoreSource(PagedSource):
         number = self._feed.number
         while True:
             await self._feed.wait(number)
-            rows = [row for row in self._feed.after(number) if self._concerns(row)]
+            rows = [row for row in _rows_after(self._feed, number) if self._concerns(row)]
             number = self._feed.number
             for row in rows:
                 yield Change(None if row.files is None else _skill_uri(row))
 
     def changed_files(self, after: int) -> tuple[bool, frozenset[SkillUri]]:
         """Return what changed after a number of the feed: whether the listing did, and the files that did."""
-        rows = [row for row in self._feed.after(after) if self._concerns(row)]
+        rows = [row for row in _rows_after(self._feed, after) if self._concerns(row)]
         changed = {
             child
             for row in rows
@@ -320,7 +315,7 @@ class StoreSource(PagedSource):
 
     def current_entries(self) -> Sequence[SkillEntry]:
         if self._feed.number > self._seen:
-            fresh = self._feed.after(self._seen)
+            fresh = _rows_after(self._feed, self._seen)
             is_complete = len(fresh) >= self._feed.number - self._seen
             concerned = [row for row in fresh if self._concerns(row)]
             if concerned or not is_complete:
@@ -342,6 +337,12 @@ class StoreSource(PagedSource):
 
     def _concerns(self, row: ChangeRow) -> bool:
         return row.channel in (self._view.channel, EVERY_CHANNEL) and self._view.has(row.namespace)
+
+
+def _rows_after(feed: Feed, number: int) -> list[ChangeRow]:
+    """Return the remembered changes after a number, oldest first."""
+    newest_first = takewhile(lambda row: row.number > number, reversed(feed.changes))
+    return list(newest_first)[::-1]
 
 
 async def _in_thread(call: Callable[[], T]) -> T:

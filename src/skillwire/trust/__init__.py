@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from skillwire.trust.origin import LOCAL_LABEL as LOCAL_LABEL
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
+    from skillwire.trust.patterns import Patterns as Patterns
     from skillwire.trust.policy import NO_POLICY as NO_POLICY
     from skillwire.trust.policy import LayerKind as LayerKind
-    from skillwire.trust.policy import Patterns as Patterns
     from skillwire.trust.policy import Permission as Permission
     from skillwire.trust.policy import Policy as Policy
     from skillwire.trust.policy import PolicyLayer as PolicyLayer
@@ -99,9 +99,9 @@ export(
         "fence": "Fenced HiddenText Hiding find_hidden_text",
         "oms": "MAX_BUNDLE_BYTES SIGNATURE_FILE",
         "origin": "LOCAL_LABEL Origin OriginKind",
+        "patterns": "Patterns",
         "policy": (
-            "NO_POLICY LayerKind Patterns Permission Policy PolicyLayer PolicyPublisher Refusal Subject "
-            "TeamApproval"
+            "NO_POLICY LayerKind Permission Policy PolicyLayer PolicyPublisher Refusal Subject TeamApproval"
         ),
         "publishers": "Publisher",
         "scans": "Finding FindingLevel Scan Scanner",

@@ -16,7 +16,8 @@ from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.text import safe_line, shown
 from skillwire.trust import Publisher
-from skillwire.trust.policy import USER, LayerKind, Patterns, Permission, PolicyLayer, PolicyPublisher
+from skillwire.trust.patterns import Patterns
+from skillwire.trust.policy import USER, LayerKind, Permission, PolicyLayer, PolicyPublisher
 from skillwire.trust.scans import LEVELS, FindingLevel, Scanner
 
 FORMAT: Final = 1
