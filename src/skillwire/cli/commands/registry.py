@@ -191,10 +191,10 @@ COMMANDS: Final = (
         text("--password-env VARIABLE", "The environment variable that holds the private key's password."),
         integer("--days N", "How long the signed list is valid.", default=90, least=1),
         examples={
-            "skillwire registry revoke acme/pdf@1.1.0 --reason leaks-a-key --sign security.pem": "",
-            "skillwire registry revoke sha256:0123... --reason leaks-a-key": "the registry alone refuses it",
-            "skillwire registry revoke acme/pdf@1.1.0 --undo --sign security.pem": "",
-            "skillwire registry revoke --sign security.pem": "sign the list anew, also an empty one",
+            "skillwire registry revoke acme/pdf@1.1.0 --reason leak --sign key.pem": "",
+            "skillwire registry revoke acme/pdf@1.1.0 --reason leak": "the registry alone refuses it",
+            "skillwire registry revoke acme/pdf@1.1.0 --undo --sign key.pem": "",
+            "skillwire registry revoke --sign key.pem": "sign the list anew, also an empty one",
         },
     ),
     _administration(
