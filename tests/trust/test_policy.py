@@ -30,6 +30,7 @@ from skillwire.trust import (
     Denied,
     FindingLevel,
     Grants,
+    Patterns,
     Purpose,
     Scan,
     Scanner,
@@ -38,11 +39,12 @@ from skillwire.trust import (
     TeamApproval,
     admit,
     approve,
+    git_name,
     require,
     resource_set,
     shown_digest,
+    url_name,
 )
-from skillwire.trust.patterns import Patterns, git_name, url_name
 from skillwire.trust.policy import (
     LayerKind,
     Permission,

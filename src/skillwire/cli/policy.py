@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from skillwire.host import SkillHost
     from skillwire.host.policies import LoadedPolicy
     from skillwire.skill.lint_report import Linted
-    from skillwire.trust import Scan
-    from skillwire.trust.policy import PolicyLayer, Subject
+    from skillwire.trust import PolicyLayer, Scan, Subject
 
 
 def show(*, options: HostOptions, as_json: bool) -> None:
@@ -109,9 +108,7 @@ def explain(*, name: str, on: str | None, options: HostOptions, as_json: bool) -
 def _source_subject(source: str, skill: str = "", digest: str = "", signer: str = "") -> Subject:
     """A skill of which only some facts are given."""
     from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, make_uri, parse_digest
-    from skillwire.trust import UNSIGNED, SignatureState, SignatureVerdict
-    from skillwire.trust.patterns import git_name, url_name
-    from skillwire.trust.policy import Subject
+    from skillwire.trust import UNSIGNED, SignatureState, SignatureVerdict, Subject, git_name, url_name
 
     place = git_name(source) if source.startswith("git+") else source
     place = url_name(source) if source.startswith(("https://", "http://")) else place

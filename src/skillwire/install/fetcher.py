@@ -49,8 +49,9 @@ from skillwire.trust import (
     SignatureVerdict,
     VerifiedFile,
     admit,
+    git_name,
+    url_name,
 )
-from skillwire.trust.patterns import git_name, url_name
 
 if TYPE_CHECKING:
     from skillwire.host import ServerConfig

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
     from skillwire.trust.patterns import Patterns as Patterns
+    from skillwire.trust.patterns import git_name as git_name
+    from skillwire.trust.patterns import url_name as url_name
     from skillwire.trust.policy import NO_POLICY as NO_POLICY
     from skillwire.trust.policy import LayerKind as LayerKind
     from skillwire.trust.policy import Permission as Permission
@@ -99,7 +101,7 @@ export(
         "fence": "Fenced HiddenText Hiding find_hidden_text",
         "oms": "MAX_BUNDLE_BYTES SIGNATURE_FILE",
         "origin": "LOCAL_LABEL Origin OriginKind",
-        "patterns": "Patterns",
+        "patterns": "Patterns git_name url_name",
         "policy": (
             "NO_POLICY LayerKind Permission Policy PolicyLayer PolicyPublisher Refusal Subject TeamApproval"
         ),

@@ -15,8 +15,7 @@ from skillwire.host.config.server import ConfigTable, did_you_mean
 from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.text import safe_line, shown
-from skillwire.trust import Publisher
-from skillwire.trust.patterns import Patterns
+from skillwire.trust import Patterns, Publisher
 from skillwire.trust.policy import USER, LayerKind, Permission, PolicyLayer, PolicyPublisher
 from skillwire.trust.scans import LEVELS, FindingLevel, Scanner
 

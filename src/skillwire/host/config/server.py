@@ -28,8 +28,7 @@ from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import Digest, digest_of
 from skillwire.sources.process import split_command
 from skillwire.text import is_secret_name, redact_url, secrets_in_arguments, secrets_in_urls, shown
-from skillwire.trust import ApprovalMode
-from skillwire.trust.patterns import url_name
+from skillwire.trust import ApprovalMode, url_name
 
 
 class ConfigTable:
