@@ -103,7 +103,7 @@ def skill_path(uri: SkillUri) -> tuple[str, ...]:
 
 def clean_handle(text: str, *, marks: str = _MARKS) -> str:
     """Text as part of a handle: letters, digits, a few marks, and hyphens for everything else."""
-    if (_PLAIN_HANDLE if marks == _MARKS else _PLAIN_NAME).fullmatch(text):
+    if "_" in marks and (_PLAIN_HANDLE if marks == _MARKS else _PLAIN_NAME).fullmatch(text):
         return text  # Most are as they may be.
     # SEC-11: some invisible characters count as letters.
     seen = clean_line(text).text
