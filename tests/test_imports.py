@@ -20,7 +20,6 @@ LAYERS: Mapping[str, int] = {
     "json_types": 0,
     "files": 0,
     "lazy": 0,
-    "words": 0,
     "telemetry": 0,
     "skill": 1,
     "trust": 2,

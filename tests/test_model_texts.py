@@ -30,12 +30,14 @@ COMMAND = re.compile(rf"skillwire (?:{'|'.join(NAMES)})\b|`skillwire|--on |--yes
 MODULES = (
     *sorted((SOURCE / "host/styles").glob("*.py")),
     *sorted((SOURCE / "catalog").glob("*.py")),
-    *sorted((SOURCE / "server/legacy").glob("*.py")),
     *(SOURCE / name for name in ("host/model.py", "host/state.py", "host/loader.py")),
     *(SOURCE / name for name in ("host/search.py", "host/approver.py", "adapters/calls.py", "errors.py")),
     *(SOURCE / name for name in ("trust/admission.py", "trust/approval.py", "trust/fence.py")),
-    *(SOURCE / name for name in ("gateway/elicitation.py", "gateway/elicitation.py", "gateway/view.py")),
-    *(SOURCE / name for name in ("gateway/server.py", "server/results.py", "consent/ask.py")),
+    *(SOURCE / name for name in ("gateway/elicitation.py", "gateway/records.py", "gateway/view.py")),
+    *(
+        SOURCE / name
+        for name in ("gateway/server.py", "server/results.py", "server/tools.py", "consent/ask.py")
+    ),
 )
 FOR_THE_LOG = {"approve_command"}
 

@@ -74,7 +74,7 @@ class Mutant:
 GROUPS = (
     Group(
         "labels",
-        "evals/labels.py",
+        "evals/selection.py",
         "tests/evals/test_labels.py",
         (
             ("    question = clean_line(question).text\n", ""),
@@ -111,7 +111,7 @@ GROUPS = (
     ),
     Group(
         "usage",
-        "host/usage.py",
+        "host/storage.py",
         "tests/host/test_usage.py",
         (
             ("safe_line(skill.entry.name, limit=_NAME_CHARS)", "skill.entry.name"),
@@ -153,7 +153,7 @@ GROUPS = (
     ),
     Group(
         "policy-patterns",
-        "trust/patterns.py",
+        "trust/origin.py",
         "tests/trust/test_policy.py",
         (
             ("if (plain is None or literal in plain)", 'if (literal in (plain or ""))'),
@@ -358,7 +358,7 @@ GROUPS = (
     ),
     Group(
         "registry-revocations",
-        "registry/revocations.py",
+        "registry/endpoints.py",
         "tests/registry/test_revocations.py -k 'signature or published or taken_back'",
         (
             ("            if serial != last + 1:\n", "            if False:\n"),
@@ -448,7 +448,7 @@ GROUPS = (
     ),
     Group(
         "registry-identity",
-        "registry/identity.py",
+        "registry/app.py",
         "tests/registry/test_app.py tests/registry/test_identity.py",
         (
             (
@@ -472,7 +472,7 @@ GROUPS = (
     ),
     Group(
         "oauth",
-        "access/oauth.py",
+        "access/identity.py",
         "tests/registry/test_app.py tests/access/test_oauth.py",
         (
             ("                audience=self.settings.audience,\n", ""),
@@ -616,7 +616,7 @@ GROUPS = (
     ),
     Group(
         "gateway-audit",
-        "gateway/audit.py",
+        "gateway/records.py",
         "tests/attacks/test_modes.py",
         (
             (' | getattr(os, "O_NOFOLLOW", 0)', ""),
@@ -680,7 +680,7 @@ GROUPS = (
     ),
     Group(
         "gateway-approvals",
-        "gateway/approvals.py",
+        "gateway/records.py",
         "tests/gateway",
         (
             ("skill.uri, caller.name)", "skill.uri)"),
@@ -837,7 +837,7 @@ GROUPS = (
     ),
     Group(
         "oms",
-        "trust/oms.py",
+        "trust/publishers.py",
         "tests/trust/test_signatures.py",
         (
             ('if bundle["mediaType"] != BUNDLE_TYPE:', "if False:"),
@@ -1495,7 +1495,7 @@ GROUPS = (
     ),
     Group(
         "consent-status",
-        "consent/status.py",
+        "consent/ask.py",
         "tests/consent/test_records.py tests/consent/test_states.py",
         (
             ("and self.reason != UNCHECKED", ""),
@@ -1819,7 +1819,7 @@ GROUPS = (
     ),
     Group(
         "cache",
-        "host/cache.py",
+        "host/storage.py",
         "tests/host/test_cache.py",
         (
             ("return data if digest_of(data) == digest else None", "return data"),
@@ -1988,7 +1988,7 @@ GROUPS = (
     ),
     Group(
         "ui-actions",
-        "ui/actions.py",
+        "ui/app.py",
         "tests/ui/test_decisions.py tests/ui/test_gateway_page.py",
         (
             (

@@ -63,10 +63,10 @@ PROGRAM = """
         from skillwire.host.importers.base import parse_text
         parse_text(data.decode(), ".yaml")
     def foreign(data):
-        from skillwire.install.foreign_locks import parse_foreign_lock
+        from skillwire.install.fetcher import parse_foreign_lock
         parse_foreign_lock(data.decode(), "skills-lock.json")
     def signature(data):
-        from skillwire.trust.oms import InvalidSignatureFile, parse_bundle
+        from skillwire.trust.publishers import InvalidSignatureFile, parse_bundle
         try:
             parse_bundle(data)
         except InvalidSignatureFile as error:

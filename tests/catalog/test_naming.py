@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sample_entries import DEMO, make_entry
 from skillwire.catalog import SPEC_NAMING, Naming, SkillKey, clean_handle, fold_handle, plain_name, skill_path
-from skillwire.catalog.naming import MAX_HANDLE_LENGTH
+from skillwire.catalog.table import MAX_HANDLE_LENGTH
 from skillwire.skill import SkillEntry, SkillUri, parse_uri
 from skillwire.text import clean_line
 

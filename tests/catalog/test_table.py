@@ -177,7 +177,7 @@ def test_skills_that_share_even_their_path_get_distinct_marks() -> None:
 def test_the_longest_handle_is_used_when_a_short_mark_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("skillwire.catalog.naming._SHORT_MARK", 0)
+    monkeypatch.setattr("skillwire.catalog.table._SHORT_MARK", 0)
     registry = SkillTable()
     twin = dataclasses.replace(REFUNDS, uri=parse_uri("other://refunds/SKILL.md"))
     registry.replace(DEMO, [REFUNDS, twin])

@@ -13,7 +13,7 @@ import skillwire
 from conformance.clean_server import REFUNDS, CleanServer, Json
 from conformance.defective_server import make_server
 from skillwire.conformance import as_json, as_junit, as_text
-from skillwire.conformance.evaluate import MOST_PER_RULE
+from skillwire.conformance.checks import MOST_PER_RULE
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
 

@@ -11,7 +11,7 @@ import skillwire
 from conformance.clean_server import LEGACY, MODERN, CleanServer, Json
 from conformance.defective_server import make_server
 from skillwire.conformance import Baseline, Level, as_json, as_junit, as_sarif, as_text, messages
-from skillwire.conformance.evaluate import merge
+from skillwire.conformance.checks import merge
 from skillwire.conformance.messages import TooManyValues, parse_message, same_json
 from skillwire.conformance.rules import Violation
 from skillwire.errors import SourceError

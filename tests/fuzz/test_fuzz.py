@@ -27,7 +27,7 @@ from skillwire.host.config.text import parse_config
 from skillwire.host.importers.base import narrowed, parse_jsonc
 from skillwire.host.importers.readers import client_files
 from skillwire.install import format_lock, parse_lock
-from skillwire.install.foreign_locks import parse_foreign_lock
+from skillwire.install.fetcher import parse_foreign_lock
 from skillwire.net import read_archive
 from skillwire.net.addresses import Reachability, reach_of, redirect_target
 from skillwire.registry.publications import parse_publication
@@ -35,7 +35,7 @@ from skillwire.server import SkillServer
 from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, lint_skill, parse_skill_md, parse_uri, safe_path
 from skillwire.sources import parse_reference
 from skillwire.sources.wellknown import parse_site_index
-from skillwire.trust.oms import InvalidSignatureFile, parse_bundle
+from skillwire.trust.publishers import InvalidSignatureFile, parse_bundle
 from skillwire.wire import declaration_in, entry_from_wire, entry_to_wire
 from skillwire.wire.index import parse_index
 from skillwire.wire.legacy_resources import bind_to_manifest, resource_page

@@ -87,7 +87,7 @@ sys.path[:0] = {path!r}
 from gateways import make_gateway
 from simulator import Simulator
 from skillwire.access import Caller
-from skillwire.gateway.approvals import CallerQuestion
+from skillwire.gateway.records import CallerQuestion
 
 async def main():
     simulator = Simulator()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from skillwire.host import ServerAddress
-from skillwire.host.config.secrets import with_variables
+from skillwire.host.config.text import with_variables
 
 SECRET = "s3cr3t-value"
 

@@ -16,7 +16,7 @@ from simulator import Simulator, agree, make_host, opened
 from skillwire.consent import State
 from skillwire.host import EventKind, ServerConfig, SkillHost, state_paths
 from skillwire.host.config.server import SeenFile, TrustedFiles, seen_digest
-from skillwire.host.watch import few_directories
+from skillwire.host.registration import few_directories
 from skillwire.limits import Limits
 from skillwire.skill import SkillUri
 from trees import write, write_skill

@@ -148,7 +148,7 @@ async def test_a_stopped_process_with_the_lock_delays_no_load_and_loses_no_count
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = usage_file(tmp_path)
-    monkeypatch.setattr("skillwire.host.usage.WRITE_SECONDS", 0.1)
+    monkeypatch.setattr("skillwire.host.storage.WRITE_SECONDS", 0.1)
     failed = anyio.Event()
 
     class Handler(logging.Handler):

@@ -676,7 +676,7 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
 ):
     import time
 
-    monkeypatch.setattr("skillwire.access.oauth._ASK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("skillwire.access.identity._ASK_AGAIN_SECONDS", 0.0)
     publish("pdf")
     Access(store).grant("group:readers", "acme", Role.READ, by="test")
     with issuing() as issuer:

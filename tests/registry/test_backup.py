@@ -16,7 +16,7 @@ from skillwire.catalog import parse_query
 from skillwire.errors import FormatError, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import Publishing, Store
-from skillwire.registry import backup as backups
+from skillwire.registry import upkeep as backups
 from skillwire.registry.audit import first_broken, read_audit
 from skillwire.registry.schema import blobs
 from skillwire.skill import digest_of

@@ -19,7 +19,7 @@ from registry.test_app import INITIALIZE, STREAM_HEADERS, folder
 from skillwire.cli import main
 from skillwire.errors import SkillNotFound, SourceError
 from skillwire.registry import Store, View
-from skillwire.registry import backup as backups
+from skillwire.registry import upkeep as backups
 from skillwire.registry.queries import SkillQueries
 from skillwire.registry.schema import blobs
 from skillwire.skill import DYNAMIC, parse_uri

@@ -23,7 +23,7 @@ from registry.test_app import names, reader, token
 from served import Served
 from skillwire.errors import SourceError
 from skillwire.registry import Feed, LintedSkill, Publishing, Role, Store, View, publish_over_http
-from skillwire.registry import backup as backups
+from skillwire.registry import upkeep as backups
 from skillwire.registry.audit import first_broken
 from skillwire.registry.queries import SkillQueries
 from skillwire.skill import digest_of, parse_uri

@@ -37,10 +37,9 @@ from registry.test_app import token
 from served import PATIENCE, SKILLWIRE, Relay, Served
 from skillwire.errors import SkillwireError
 from skillwire.registry import LintedSkill, Publishing, Role, Store, publish_over_http
-from skillwire.registry import backup as backups
 from skillwire.registry import client as registry_client
+from skillwire.registry import upkeep as backups
 from skillwire.registry.audit import first_broken, read_audit
-from skillwire.registry.channels import is_before
 from skillwire.registry.client import administrate
 from skillwire.registry.schema import (
     blobs,
@@ -51,6 +50,7 @@ from skillwire.registry.schema import (
     skills,
     versions,
 )
+from skillwire.registry.source import is_before
 from skillwire.skill import digest_of
 
 SECONDS = float(os.environ.get("HISTORY_SECONDS", "60"))

@@ -14,7 +14,7 @@ from skillwire.access import AccessRefusal
 from skillwire.errors import SourceError
 from skillwire.limits import Limits
 from skillwire.registry import Access, RegistryCaller, Role, Store, Subject
-from skillwire.registry.identity import StoreIdentity
+from skillwire.registry.app import StoreIdentity
 
 pytestmark = pytest.mark.anyio
 
@@ -124,9 +124,9 @@ async def test_all_open_streams_are_checked_with_one_question_and_expired_ones_e
 async def test_a_known_caller_is_let_in_while_the_database_hangs_and_a_stranger_is_not(
     access: SlowAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillwire.registry.identity._FRESH_SECONDS", 0.0)
-    monkeypatch.setattr("skillwire.registry.identity._STALE_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr("skillwire.registry.identity._WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("skillwire.registry.app._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("skillwire.registry.app._STALE_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("skillwire.registry.app._WAIT_SECONDS", 0.2)
     token = access.add_token("ada", by="test")
     access.grant("token:ada", "acme", Role.READ, by="test")
     identity = StoreIdentity(access)

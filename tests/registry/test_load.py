@@ -17,7 +17,7 @@ from registry.test_app import manifest, running, token
 from registry.test_faults import replica
 from skillwire.limits import Limits
 from skillwire.registry import LintedSkill, Publishing, Role, Store, publish_over_http
-from skillwire.registry import backup as backups
+from skillwire.registry import upkeep as backups
 from skillwire.registry.store import StoreBusy
 from skillwire.server import ServerOptions
 

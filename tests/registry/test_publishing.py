@@ -28,7 +28,7 @@ from skillwire.registry import (
     publish_over_http,
     read_skill,
 )
-from skillwire.registry import backup as backups
+from skillwire.registry import upkeep as backups
 from skillwire.registry.audit import first_broken, read_audit
 from skillwire.registry.publications import publication_of
 from skillwire.registry.queries import SkillQueries
@@ -151,7 +151,7 @@ def test_a_deleted_version_comes_back_with_the_same_files_and_no_others(store: S
 def test_pruning_reports_as_it_goes_and_continues_after_an_interruption(
     store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("skillwire.registry.pruning._SKILLS_AT_ONCE", 2)
+    monkeypatch.setattr("skillwire.registry.upkeep._SKILLS_AT_ONCE", 2)
     for number in range(6):
         for release in ("1.0.0", "1.1.0", "1.2.0"):
             publish(f"skill-{number}", release, files={"a.md": f"{number} {release}".encode()})

@@ -35,11 +35,11 @@ from skillwire.errors import (
 from skillwire.host import ServerConfig, policies
 from skillwire.host.policies import SIGNED_REVOCATIONS, parse_revocations, require_signature
 from skillwire.registry import Access, Publishing, Role, Store, View
-from skillwire.registry import backup as backups
+from skillwire.registry import upkeep as backups
 from skillwire.registry.access import Administration
 from skillwire.registry.audit import first_broken, read_audit
+from skillwire.registry.endpoints import FEED_PATH, Revocations, next_list
 from skillwire.registry.queries import SkillQueries
-from skillwire.registry.revocations import FEED_PATH, Revocations, next_list
 from skillwire.skill import digest_of, parse_uri
 from skillwire.trust import ApprovalMode
 
@@ -281,7 +281,7 @@ def test_a_registry_that_does_not_say_what_is_revoked_gets_no_signature(answer: 
 def test_a_list_that_hosts_would_not_read_is_not_signed(
     store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skillwire.registry import revocations
+    from skillwire.registry import endpoints as revocations
 
     publish("pdf")
     Revocations(store).revoke("acme/pdf", "leaks keys", by="test")

@@ -27,7 +27,7 @@ from skillwire.errors import (
 )
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import FileRow, Publishing, Store, View
-from skillwire.registry import backup as backups
+from skillwire.registry import upkeep as backups
 from skillwire.registry.audit import first_broken, read_audit
 from skillwire.registry.publications import parse_publication, publication_of
 from skillwire.registry.queries import SkillQueries

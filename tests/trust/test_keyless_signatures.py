@@ -15,7 +15,7 @@ import pytest
 from publishers import NOW, authority, new_key, signer
 from skillwire.skill import digest_of
 from skillwire.trust import Publisher, SignatureState, SignatureVerdict, check_signature, sign_files
-from skillwire.trust.oms import PAYLOAD_TYPE, statement_of
+from skillwire.trust.publishers import PAYLOAD_TYPE, statement_of
 
 pytest.importorskip("sigstore", reason="the extra sigstore is not installed")
 from sigstore.errors import VerificationError

@@ -37,8 +37,7 @@ from skillwire.trust import (
     sign_files,
     skill_files,
 )
-from skillwire.trust.oms import bundle_of, statement_of
-from skillwire.trust.publishers import key_hint
+from skillwire.trust.publishers import bundle_of, key_hint, statement_of
 
 FILES: Mapping[str, Digest] = {
     "SKILL.md": digest_of(b"skill"),

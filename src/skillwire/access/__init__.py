@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from skillwire.access.callers import credentials_of as credentials_of
     from skillwire.access.callers import new_token as new_token
     from skillwire.access.identity import AccessRefusal as AccessRefusal
+    from skillwire.access.identity import AccessTokens as AccessTokens
     from skillwire.access.identity import BearerIdentity as BearerIdentity
     from skillwire.access.identity import C as C
     from skillwire.access.identity import Caller as Caller
     from skillwire.access.identity import Credential as Credential
     from skillwire.access.identity import Headers as Headers
     from skillwire.access.identity import Identity as Identity
+    from skillwire.access.identity import OAuthSettings as OAuthSettings
     from skillwire.access.identity import OpenIdentity as OpenIdentity
     from skillwire.access.identity import RateLimit as RateLimit
-    from skillwire.access.oauth import AccessTokens as AccessTokens
-    from skillwire.access.oauth import OAuthSettings as OAuthSettings
-    from skillwire.access.oauth import SignedIn as SignedIn
+    from skillwire.access.identity import SignedIn as SignedIn
 
 export(
     __name__,
     {
         "callers": "CallerFile Callers TokenFile credentials_of new_token",
         "identity": (
-            "C AccessRefusal BearerIdentity Caller Credential Headers Identity OpenIdentity RateLimit"
+            "C AccessRefusal AccessTokens BearerIdentity Caller Credential Headers Identity OAuthSettings "
+            "OpenIdentity RateLimit SignedIn"
         ),
-        "oauth": "AccessTokens OAuthSettings SignedIn",
     },
 )

@@ -9,4 +9,9 @@ from skillwire.lazy import export
 if TYPE_CHECKING:
     from skillwire.adapters.calls import CallQuestion as CallQuestion
 
-export(__name__, {"calls": "CallQuestion"})
+export(
+    __name__,
+    {
+        "calls": "CallQuestion",
+    },
+)

@@ -7,17 +7,6 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
-    from skillwire.catalog.naming import EVERYTHING as EVERYTHING
-    from skillwire.catalog.naming import SPEC_NAMING as SPEC_NAMING
-    from skillwire.catalog.naming import Keeper as Keeper
-    from skillwire.catalog.naming import Naming as Naming
-    from skillwire.catalog.naming import Selection as Selection
-    from skillwire.catalog.naming import SkillKey as SkillKey
-    from skillwire.catalog.naming import Spellings as Spellings
-    from skillwire.catalog.naming import clean_handle as clean_handle
-    from skillwire.catalog.naming import fold_handle as fold_handle
-    from skillwire.catalog.naming import plain_name as plain_name
-    from skillwire.catalog.naming import skill_path as skill_path
     from skillwire.catalog.render import LIST_TOOL as LIST_TOOL
     from skillwire.catalog.render import LOAD_TOOL as LOAD_TOOL
     from skillwire.catalog.render import READ_TOOL as READ_TOOL
@@ -32,25 +21,35 @@ if TYPE_CHECKING:
     from skillwire.catalog.render import render_catalog as render_catalog
     from skillwire.catalog.render import render_file as render_file
     from skillwire.catalog.render import render_skill as render_skill
+    from skillwire.catalog.table import EVERYTHING as EVERYTHING
+    from skillwire.catalog.table import SPEC_NAMING as SPEC_NAMING
     from skillwire.catalog.table import Changes as Changes
     from skillwire.catalog.table import Collision as Collision
     from skillwire.catalog.table import HostSkill as HostSkill
+    from skillwire.catalog.table import Keeper as Keeper
+    from skillwire.catalog.table import Naming as Naming
+    from skillwire.catalog.table import Selection as Selection
+    from skillwire.catalog.table import SkillKey as SkillKey
     from skillwire.catalog.table import SkillTable as SkillTable
+    from skillwire.catalog.table import Spellings as Spellings
+    from skillwire.catalog.table import clean_handle as clean_handle
+    from skillwire.catalog.table import fold_handle as fold_handle
+    from skillwire.catalog.table import plain_name as plain_name
+    from skillwire.catalog.table import skill_path as skill_path
     from skillwire.catalog.tokenize import Query as Query
     from skillwire.catalog.tokenize import parse_query as parse_query
 
 export(
     __name__,
     {
-        "naming": (
-            "EVERYTHING SPEC_NAMING Keeper Naming Selection SkillKey Spellings clean_handle fold_handle "
-            "plain_name skill_path"
-        ),
         "render": (
             "LIST_TOOL LOAD_TOOL READ_TOOL SEARCH_TOOL ActiveSkill CatalogText FrameText ItemText Replay "
             "fit_catalog heading render_catalog render_file render_skill"
         ),
-        "table": "Changes Collision HostSkill SkillTable",
+        "table": (
+            "EVERYTHING SPEC_NAMING Changes Collision HostSkill Keeper Naming Selection SkillKey "
+            "SkillTable Spellings clean_handle fold_handle plain_name skill_path"
+        ),
         "tokenize": "Query parse_query",
     },
 )

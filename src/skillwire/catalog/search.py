@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Final, Generic, TypeVar
 from urllib.parse import unquote
 
-from skillwire.catalog.naming import MAX_HANDLE_LENGTH
+from skillwire.catalog.table import MAX_HANDLE_LENGTH
 from skillwire.catalog.tokenize import Query, count_terms, plain_words, terms_of
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SKILL_FILE, Digest, SkillEntry, digest_of

@@ -170,7 +170,7 @@ def read_foreign_locks(sources: Iterable[str]) -> tuple[list[str], dict[str, str
     """
     from skillwire.files import read_regular, unreadable
     from skillwire.install import FetchFailure
-    from skillwire.install.foreign_locks import is_foreign_lock, parse_foreign_lock
+    from skillwire.install.fetcher import is_foreign_lock, parse_foreign_lock
     from skillwire.limits import DEFAULT_LIMITS
 
     given: list[str] = []

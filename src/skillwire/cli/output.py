@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO, TextIO
 
 from skillwire.errors import SourceError
-from skillwire.words import counted as counted
-from skillwire.words import human_size as human_size
+from skillwire.text import counted as counted
+from skillwire.text import human_size as human_size
 
 
 def printable(text: str) -> str:

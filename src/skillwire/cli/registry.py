@@ -229,7 +229,7 @@ def _list_revoked(answer: Mapping[str, Any], *, as_json: bool) -> None:
                 f"Hosts get list {answer['serial']}, signed by {answer['signer']}, until {answer['expires']}"
             )
         )
-        from skillwire.registry.revocations import signed_digests
+        from skillwire.registry.endpoints import signed_digests
 
         if signed_digests(answer) != {row["digest"]: row["reason"] for row in answer["revoked"]}:
             info("It differs from the above: skillwire registry revoke --sign KEY")
@@ -256,7 +256,7 @@ def revoke(
     if password_env is not None and sign is None:
         raise UsageError("--password-env needs --sign, the private key that it unlocks")
     from skillwire.cli.authoring import password
-    from skillwire.registry.revocations import next_list
+    from skillwire.registry.endpoints import next_list
     from skillwire.sources import load_private_key
 
     # Before anything changes: a key that cannot be used would leave half of it done.
@@ -477,8 +477,8 @@ def audit(*, verify: bool, gateways: bool, after: int, store: str | None, as_jso
 
 
 def backup(*, file: Path, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.backup import backup as write_backup
-    from skillwire.registry.backup import part_of
+    from skillwire.registry.upkeep import backup as write_backup
+    from skillwire.registry.upkeep import part_of
 
     part = part_of(file)
     if part.exists() and not file.exists():
@@ -496,7 +496,7 @@ def backup(*, file: Path, store: str | None, as_json: bool) -> None:
 
 
 def restore(*, file: Path, store: str | None, as_json: bool) -> None:
-    from skillwire.registry.backup import restore as read_backup
+    from skillwire.registry.upkeep import restore as read_backup
 
     if not file.is_file():
         raise SourceError(f"{printable(str(file))} cannot be read: there is no such file")
@@ -510,7 +510,7 @@ def restore(*, file: Path, store: str | None, as_json: bool) -> None:
 
 
 def check(*, after: str | None, store: str | None, as_json: bool) -> int:
-    from skillwire.registry.backup import damage
+    from skillwire.registry.upkeep import damage
 
     if after is not None and not _POSITION.fullmatch(after):
         raise UsageError("--after is not a position: write one that an interrupted check printed")

@@ -285,7 +285,7 @@ def without_secrets(
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen
     from skillwire.consent.ask import forget_typed_ahead
-    from skillwire.host.config.secrets import with_variables
+    from skillwire.host.config.text import with_variables
 
     changed, secrets = with_variables(name, place)
     if not secrets:

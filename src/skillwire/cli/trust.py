@@ -229,7 +229,7 @@ def _server_json(label: str, place: ServerAddress) -> dict[str, object]:
 
 def _variables(place: ServerAddress) -> list[str]:
     """The variables of the user's environment that the server would receive."""
-    from skillwire.host.config.secrets import names_in
+    from skillwire.host.config.text import names_in
 
     texts = (place.url, *place.command, place.directory, place.token, *place.env.values())
     names = [name for text in (*texts, *place.headers.values()) for name in names_in(text)]
@@ -413,7 +413,7 @@ def project_files(root: Path) -> list[ProjectFile]:
 
 def _directory(text: str, root: Path) -> ProjectDirectory:
     from skillwire.files import expand_user
-    from skillwire.host.config.secrets import names_in
+    from skillwire.host.config.text import names_in
 
     if variables := names_in(text):
         note = f"reads {', '.join(variables)} of your environment; its skills need an approval each"

@@ -18,11 +18,10 @@ from urllib.request import getproxies
 import anyio
 import httpx2
 
-from skillwire.conformance.channels import Channel, Trace, no_trace
+from skillwire.conformance.channels import Channel, Trace, no_trace, open_process
 from skillwire.conformance.channels.http import App, AppChannel, HttpChannel, app_of, lifespan
-from skillwire.conformance.channels.process import open_process
+from skillwire.conformance.checks import evaluate
 from skillwire.conformance.entries import EntryView
-from skillwire.conformance.evaluate import evaluate
 from skillwire.conformance.messages import Answer, RequestFailure
 from skillwire.conformance.observations import Observations
 from skillwire.conformance.probe import Prober, Progress, look, second_skill

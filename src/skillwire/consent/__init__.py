@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from skillwire.consent.ask import Answer as Answer
     from skillwire.consent.ask import ApprovalCallback as ApprovalCallback
     from skillwire.consent.ask import ApprovalRequest as ApprovalRequest
+    from skillwire.consent.ask import ApprovalStatus as ApprovalStatus
     from skillwire.consent.ask import Once as Once
+    from skillwire.consent.ask import State as State
     from skillwire.consent.ask import covered_files as covered_files
     from skillwire.consent.ask import file_lines as file_lines
     from skillwire.consent.ask import require_person as require_person
     from skillwire.consent.ask import single_file as single_file
+    from skillwire.consent.ask import status_of as status_of
     from skillwire.consent.record import DIRECTORY as DIRECTORY
     from skillwire.consent.record import Change as Change
     from skillwire.consent.record import ConsentBackend as ConsentBackend
@@ -29,24 +32,20 @@ if TYPE_CHECKING:
     from skillwire.consent.record import imported as imported
     from skillwire.consent.record import sign_approvals as sign_approvals
     from skillwire.consent.sqlite import SqliteConsent as SqliteConsent
-    from skillwire.consent.status import ApprovalStatus as ApprovalStatus
-    from skillwire.consent.status import State as State
-    from skillwire.consent.status import status_of as status_of
     from skillwire.consent.store import ConsentStore as ConsentStore
 
 export(
     __name__,
     {
         "ask": (
-            "NO_TERMINAL Answer ApprovalCallback ApprovalRequest Once covered_files file_lines "
-            "require_person single_file"
+            "NO_TERMINAL Answer ApprovalCallback ApprovalRequest ApprovalStatus Once State covered_files "
+            "file_lines require_person single_file status_of"
         ),
         "record": (
             "DIRECTORY Change ConsentBackend Decided Decision Key Record approvals_signature consider "
             "exported imported sign_approvals"
         ),
         "sqlite": "SqliteConsent",
-        "status": "ApprovalStatus State status_of",
         "store": "ConsentStore",
     },
 )

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from skillwire.gateway.app import CallerView as CallerView
     from skillwire.gateway.app import Gateway as Gateway
     from skillwire.gateway.app import GatewayOptions as GatewayOptions
-    from skillwire.gateway.audit import Act as Act
-    from skillwire.gateway.audit import Audit as Audit
-    from skillwire.gateway.audit import AuditLog as AuditLog
     from skillwire.gateway.elicitation import ApprovalPage as ApprovalPage
     from skillwire.gateway.elicitation import ApprovalQuestion as ApprovalQuestion
+    from skillwire.gateway.records import Act as Act
+    from skillwire.gateway.records import Audit as Audit
+    from skillwire.gateway.records import AuditLog as AuditLog
     from skillwire.gateway.view import GatewayApproval as GatewayApproval
     from skillwire.gateway.view import LockedSkills as LockedSkills
 
@@ -22,8 +22,8 @@ export(
     __name__,
     {
         "app": "CallerView Gateway GatewayOptions",
-        "audit": "Act Audit AuditLog",
         "elicitation": "ApprovalPage ApprovalQuestion",
+        "records": "Act Audit AuditLog",
         "view": "GatewayApproval LockedSkills",
     },
 )

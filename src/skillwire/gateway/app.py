@@ -21,8 +21,7 @@ import anyio.abc
 
 from skillwire.access import Caller, Headers, Identity, OpenIdentity, credentials_of
 from skillwire.errors import SkillwireError, SourceError
-from skillwire.gateway.approvals import Approvals
-from skillwire.gateway.audit import CLIENT, Audit
+from skillwire.gateway.records import CLIENT, Approvals, Audit
 from skillwire.gateway.server import CallerServer, CommonParts, caller_options
 from skillwire.gateway.upstreams import FileMemory, Upstream, label_segment
 from skillwire.gateway.view import CallerSource, GatewayApproval

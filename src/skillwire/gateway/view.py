@@ -27,7 +27,7 @@ from skillwire.access import Caller
 from skillwire.consent import covered_files
 from skillwire.errors import SkillNotFound, SkillwireError, SourceError
 from skillwire.files import file_stamp, read_regular, unreadable
-from skillwire.gateway.approvals import Approvals, CallerQuestion, Unapproved
+from skillwire.gateway.records import Approvals, CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer, Superseded, Upstream, label_segment, moved, upstream_uri
 from skillwire.install import Lock, LockedSkill, parse_lock
 from skillwire.limits import DEFAULT_LIMITS, Limits

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from skillwire.host.admin import FileComparison as FileComparison
     from skillwire.host.admin import HostAdmin as HostAdmin
     from skillwire.host.admin import SkillReview as SkillReview
-    from skillwire.host.cache import CachedFile as CachedFile
-    from skillwire.host.cache import SkillCache as SkillCache
     from skillwire.host.config.config import ConfiguredPublisher as ConfiguredPublisher
     from skillwire.host.config.config import ConfiguredServer as ConfiguredServer
     from skillwire.host.config.config import HostConfig as HostConfig
@@ -30,11 +28,6 @@ if TYPE_CHECKING:
     from skillwire.host.directories import StatePaths as StatePaths
     from skillwire.host.directories import default_directories as default_directories
     from skillwire.host.directories import state_paths as state_paths
-    from skillwire.host.events import Event as Event
-    from skillwire.host.events import EventKind as EventKind
-    from skillwire.host.events import EventLog as EventLog
-    from skillwire.host.events import Failure as Failure
-    from skillwire.host.events import LeftOut as LeftOut
     from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
     from skillwire.host.host import SlashCommand as SlashCommand
@@ -59,9 +52,21 @@ if TYPE_CHECKING:
     from skillwire.host.server_tools import ToolCallback as ToolCallback
     from skillwire.host.server_tools import ToolRequest as ToolRequest
     from skillwire.host.state import ConnectionStatus as ConnectionStatus
+    from skillwire.host.state import Event as Event
+    from skillwire.host.state import EventKind as EventKind
+    from skillwire.host.state import EventLog as EventLog
+    from skillwire.host.state import Failure as Failure
+    from skillwire.host.state import LeftOut as LeftOut
     from skillwire.host.state import ServedTemplate as ServedTemplate
     from skillwire.host.state import ServerState as ServerState
     from skillwire.host.state import Switches as Switches
+    from skillwire.host.storage import CachedFile as CachedFile
+    from skillwire.host.storage import SkillCache as SkillCache
+    from skillwire.host.storage import SkillUsage as SkillUsage
+    from skillwire.host.storage import SkillUse as SkillUse
+    from skillwire.host.storage import Usage as Usage
+    from skillwire.host.storage import UsageFile as UsageFile
+    from skillwire.host.storage import UseKind as UseKind
     from skillwire.host.styles.base import Actions as Actions
     from skillwire.host.styles.base import KeeperOf as KeeperOf
     from skillwire.host.styles.base import Layer as Layer
@@ -75,23 +80,16 @@ if TYPE_CHECKING:
     from skillwire.host.styles.base import ToolSpec as ToolSpec
     from skillwire.host.styles.base import local_keeps as local_keeps
     from skillwire.host.styles.spec import SPEC_TOOLS as SPEC_TOOLS
-    from skillwire.host.usage import SkillUsage as SkillUsage
-    from skillwire.host.usage import SkillUse as SkillUse
-    from skillwire.host.usage import Usage as Usage
-    from skillwire.host.usage import UsageFile as UsageFile
-    from skillwire.host.usage import UseKind as UseKind
 
 export(
     __name__,
     {
         "admin": "FileComparison HostAdmin SkillReview",
-        "cache": "CachedFile SkillCache",
         "config.config": "ConfiguredPublisher ConfiguredServer HostConfig load_publishers",
         "config.file": "agents_may_install load_config load_settings project_file",
         "config.server": "ConfigTable Era ServerConfig UntrustedServer",
         "config.text": "PublisherText ServerAddress",
         "directories": "LocalDirectory StatePaths default_directories state_paths",
-        "events": "Event EventKind EventLog Failure LeftOut",
         "host": "LoadedSkill SkillHost SlashCommand open_in_thread run_sync",
         "loader": "OnPreview SkillFiles",
         "logins": "Keyring Login LoginStore",
@@ -99,12 +97,14 @@ export(
         "scripts": "ScriptCallback ScriptRequest ScriptResult ScriptRunner",
         "search": "SearchMatch",
         "server_tools": "ServerTool ToolCallback ToolRequest",
-        "state": "ConnectionStatus ServedTemplate ServerState Switches",
+        "state": (
+            "ConnectionStatus Event EventKind EventLog Failure LeftOut ServedTemplate ServerState Switches"
+        ),
+        "storage": "CachedFile SkillCache SkillUsage SkillUse Usage UsageFile UseKind",
         "styles.base": (
-            "Actions KeeperOf Layer Question Rank Ranks RenderContext SkillFields Style ToolAction ToolSpec "
-            "local_keeps"
+            "Actions KeeperOf Layer Question Rank Ranks RenderContext SkillFields Style ToolAction "
+            "ToolSpec local_keeps"
         ),
         "styles.spec": "SPEC_TOOLS",
-        "usage": "SkillUsage SkillUse Usage UsageFile UseKind",
     },
 )

@@ -14,16 +14,14 @@ from skillwire.catalog import HostSkill, SkillTable
 from skillwire.consent import ApprovalStatus, ConsentStore, Decision, State, status_of
 from skillwire.errors import FormatError, SkillNotFound, SkillwireError
 from skillwire.host.approver import Approver, Case, changed_meanwhile
-from skillwire.host.cache import SkillCache
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Fetcher, Loader, OnPreview, SkillFiles
-from skillwire.host.registration import Registration
+from skillwire.host.registration import Following, Registration
 from skillwire.host.search import Resolver
 from skillwire.host.state import ServedTemplate, ServerState, Switches, find_template
+from skillwire.host.storage import SkillCache, SkillUse, UsageRecorder, UseKind
 from skillwire.host.styles.base import Style
-from skillwire.host.usage import SkillUse, UsageRecorder, UseKind
-from skillwire.host.watch import Following
 from skillwire.limits import Limits
 from skillwire.skill import (
     SKILL_FILE,

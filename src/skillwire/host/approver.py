@@ -30,10 +30,10 @@ from skillwire.consent import (
 )
 from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError
-from skillwire.host.cache import SkillCache
-from skillwire.host.events import Event, EventKind, skill_event
 from skillwire.host.policies import log_decision
 from skillwire.host.scanners import Fetch, known_scans, scan_skill
+from skillwire.host.state import Event, EventKind, skill_event
+from skillwire.host.storage import SkillCache
 from skillwire.limits import Limits
 from skillwire.skill import (
     DYNAMIC,

@@ -28,15 +28,15 @@ from skillwire.errors import SkillwireError
 from skillwire.host.config.file import ConfigWatch
 from skillwire.host.config.server import ServerConfig, UntrustedServer
 from skillwire.host.directories import LocalDirectory, collect_origins
-from skillwire.host.events import EventLog
 from skillwire.host.loader import Loader
 from skillwire.host.model import ReadCallback, Tool, ToolResult, make_tools
 from skillwire.host.scripts import RUN_TOOL, ScriptRunner, Scripts, script_tool
 from skillwire.host.search import SearchMatch
 from skillwire.host.server_tools import ServerTool, ServerTools, ToolCallback
+from skillwire.host.state import EventLog
+from skillwire.host.storage import SkillUse, UsageRecorder
 from skillwire.host.styles import find_style
 from skillwire.host.styles.base import SkillFields, Style, file_refusal
-from skillwire.host.usage import SkillUse, UsageRecorder
 from skillwire.host.wiring import HostComponents
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.sources import Source

@@ -26,7 +26,6 @@ from skillwire.consent import ConsentStore
 from skillwire.errors import LimitExceeded, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.directories import other_directories
-from skillwire.host.events import Event, EventKind, EventRecorder
 from skillwire.host.registration import Registration, unusable
 from skillwire.host.sources import (
     HostSources,
@@ -36,7 +35,7 @@ from skillwire.host.sources import (
     import_sessions,
     server_place,
 )
-from skillwire.host.state import ConnectionStatus, Switches
+from skillwire.host.state import ConnectionStatus, Event, EventKind, EventRecorder, Switches
 from skillwire.host.styles.base import Style
 from skillwire.limits import Limits
 from skillwire.skill import SkillUri

@@ -39,9 +39,8 @@ from skillwire.errors import (
     VerificationError,
 )
 from skillwire.host.approver import Approver, skill_facts
-from skillwire.host.cache import SkillCache
 from skillwire.host.scanners import Fetch
-from skillwire.host.usage import SkillUse
+from skillwire.host.storage import SkillCache, SkillUse
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SKILL_FILE, Digest, SetDigest, SkillEntry, SkillUri
 from skillwire.sources import Source

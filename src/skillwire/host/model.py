@@ -28,8 +28,8 @@ from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.search import Resolver, SearchMatch, SkillSearch
 from skillwire.host.state import ServedTemplate, templates_text
+from skillwire.host.storage import UsageRecorder
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
-from skillwire.host.usage import UsageRecorder
 from skillwire.limits import Limits
 from skillwire.skill import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri, skill_root
 from skillwire.text import clean_line, for_model

@@ -33,18 +33,17 @@ from skillwire.errors import (
     VerificationError,
 )
 from skillwire.host.directories import state_paths
-from skillwire.host.events import Event, EventKind, skill_event
 from skillwire.host.model import Tool, ToolResult, error_words
+from skillwire.host.state import Event, EventKind, skill_event
 from skillwire.host.styles.base import RenderContext
 from skillwire.limits import Limits
 from skillwire.sandbox import Grant, GrantKind, RunResult, SandboxPlan, parse_grant, requested_grants
 from skillwire.sandbox.plan import given, interpreter_for, newly_requested, program_path, stored
 from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
-from skillwire.text import safe_line
+from skillwire.text import counted, safe_line
 from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, shown_digest
 from skillwire.trust.fence import fence
-from skillwire.words import counted
 
 if TYPE_CHECKING:
     from skillwire.host.wiring import HostComponents

@@ -21,12 +21,11 @@ import anyio.to_thread
 from skillwire.catalog import Changes, HostSkill, SkillKey, SkillTable, parse_query
 from skillwire.catalog.search import Match, SearchIndex, SkillDocuments
 from skillwire.errors import AmbiguousName, SkillNotFound, SkillwireError, SourceError
-from skillwire.host.cache import SkillCache
-from skillwire.host.events import EventLog
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Loader
 from skillwire.host.semantic import SkillVectors
-from skillwire.host.state import ServedTemplate, find_template, is_template
+from skillwire.host.state import EventLog, ServedTemplate, find_template, is_template
+from skillwire.host.storage import SkillCache
 from skillwire.host.styles.base import owner_of, typed_fields
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SkillUri, is_inside, parse_uri, path_below, skill_root

@@ -18,23 +18,21 @@ from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import PolicyRefused, SkillwireError
 from skillwire.host.admin import HostAdmin, SkillFeed
 from skillwire.host.approver import Approver, Signatures
-from skillwire.host.cache import SkillCache
 from skillwire.host.config.config import HostConfig, load_publishers
 from skillwire.host.config.file import ConfigWatch
 from skillwire.host.config.server import UntrustedServer
 from skillwire.host.directories import HostOrigins, state_paths
-from skillwire.host.events import LONGEST_MESSAGE, Event, EventKind, EventRecorder, skill_event
 from skillwire.host.inventory import Inventory
 from skillwire.host.loader import Fetcher, Loader
 from skillwire.host.model import CatalogCache, ModelActions, OfferedSkills, ReadCallback, ResourceReader
 from skillwire.host.policies import current_policy
-from skillwire.host.registration import Registration, folded_names
+from skillwire.host.registration import Following, Registration, StateWatch, folded_names
 from skillwire.host.scanners import known_scans, scan_revision
 from skillwire.host.search import Resolver, SkillSearch
 from skillwire.host.sources import ListingCache
+from skillwire.host.state import LONGEST_MESSAGE, Event, EventKind, EventRecorder, skill_event
+from skillwire.host.storage import SkillCache, UsageRecorder
 from skillwire.host.styles.base import RenderContext, Style
-from skillwire.host.usage import UsageRecorder
-from skillwire.host.watch import Following, StateWatch
 from skillwire.limits import Limits
 from skillwire.skill import SkillUri
 from skillwire.text import safe_line

@@ -27,10 +27,10 @@ from skillwire.errors import FormatError, SkillNotFound
 from skillwire.issues import Issue
 from skillwire.json_types import JsonObject, JsonValue
 from skillwire.registry.audit import record
+from skillwire.registry.endpoints import Revocations
 from skillwire.registry.publications import checked_channel, checked_namespace
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.queries import View
-from skillwire.registry.revocations import Revocations
 from skillwire.registry.schema import channels, grants, namespaces, skills, tokens, versions
 from skillwire.registry.store import Store, now
 from skillwire.text import shown

@@ -22,8 +22,7 @@ from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import archive_file, write_tar_gz
 from skillwire.registry.audit import record
-from skillwire.registry.channels import current_version, is_before, point, remove
-from skillwire.registry.pruning import UPLOAD_SECONDS, prune
+from skillwire.registry.endpoints import revoked_digests
 from skillwire.registry.publications import (
     Publication,
     Published,
@@ -38,7 +37,6 @@ from skillwire.registry.publications import (
     scan_draft,
 )
 from skillwire.registry.queries import counted_text
-from skillwire.registry.revocations import revoked_digests
 from skillwire.registry.schema import (
     blobs,
     channels,
@@ -50,7 +48,9 @@ from skillwire.registry.schema import (
     uploads,
     versions,
 )
+from skillwire.registry.source import current_version, is_before, point, remove
 from skillwire.registry.store import Store, new_id, now
+from skillwire.registry.upkeep import UPLOAD_SECONDS, prune
 from skillwire.skill import SKILL_FILE, Digest, digest_of, lint_skill, parse_skill_md
 from skillwire.text import shown
 from skillwire.trust import SIGNATURE_FILE, Publisher, check_signature

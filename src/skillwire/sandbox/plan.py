@@ -16,8 +16,7 @@ from typing import Final
 from skillwire.errors import FormatError
 from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
-from skillwire.text import safe_line
-from skillwire.words import counted
+from skillwire.text import counted, safe_line
 
 METADATA_KEY: Final = "dev.skillwire/grants"
 """The key of `metadata` in a SKILL.md under which it says what its scripts ask for."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from skillwire.access import Caller, Identity
+    from skillwire.server.attach import SdkSession, Write
     from skillwire.server.http.app import McpEndpoint
     from skillwire.server.http.frontend import HttpFrontend
-    from skillwire.server.sdk_session import SdkSession, Write
 
 _ABOUT = (
     "This server publishes Agent Skills: instructions for particular kinds of tasks. Before you start a "
@@ -163,7 +163,7 @@ class SkillServer:
 
     def _sdk_session(self, write: Write, seen: Catalog | None) -> SdkSession:
         import_sdk()
-        from skillwire.server.sdk_session import SdkSession
+        from skillwire.server.attach import SdkSession
 
         server = self.low_level
         if self._watcher is not None and self._watcher.notifier is not None and seen is not None:

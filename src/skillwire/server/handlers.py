@@ -17,9 +17,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from skillwire.errors import Refusal
 from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.server.legacy.resources import SkillPrompts
-from skillwire.server.legacy.tools import SkillTools
-from skillwire.server.results import SkillResults
+from skillwire.server.results import SkillPrompts, SkillResults
+from skillwire.server.tools import SkillTools
 from skillwire.wire import (
     EXTENSION_ID,
     METHOD_GET,

@@ -32,8 +32,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.handlers import Context, Handler
-from skillwire.server.legacy.resources import LegacyResources
 from skillwire.server.library import Catalog, SkillLibrary, difference
+from skillwire.server.results import LegacyResources
 from skillwire.skill import Digest, SkillUri, digest_of, parse_uri
 from skillwire.sources.base import directories_down_to
 from skillwire.wire import is_legacy_resource

@@ -40,7 +40,7 @@ from skillwire.server.fastpath import (
 from skillwire.server.library import Catalog
 
 if TYPE_CHECKING:
-    from skillwire.server.sdk_session import SdkSession
+    from skillwire.server.attach import SdkSession
 
 _CHUNK: Final = 1 << 16
 _READ_AHEAD: Final = 4

@@ -42,14 +42,12 @@ if TYPE_CHECKING:
     from skillwire.trust.fence import HiddenText as HiddenText
     from skillwire.trust.fence import Hiding as Hiding
     from skillwire.trust.fence import find_hidden_text as find_hidden_text
-    from skillwire.trust.oms import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
-    from skillwire.trust.oms import SIGNATURE_FILE as SIGNATURE_FILE
     from skillwire.trust.origin import LOCAL_LABEL as LOCAL_LABEL
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
-    from skillwire.trust.patterns import Patterns as Patterns
-    from skillwire.trust.patterns import git_name as git_name
-    from skillwire.trust.patterns import url_name as url_name
+    from skillwire.trust.origin import Patterns as Patterns
+    from skillwire.trust.origin import git_name as git_name
+    from skillwire.trust.origin import url_name as url_name
     from skillwire.trust.policy import NO_POLICY as NO_POLICY
     from skillwire.trust.policy import LayerKind as LayerKind
     from skillwire.trust.policy import Permission as Permission
@@ -59,6 +57,8 @@ if TYPE_CHECKING:
     from skillwire.trust.policy import Refusal as Refusal
     from skillwire.trust.policy import Subject as Subject
     from skillwire.trust.policy import TeamApproval as TeamApproval
+    from skillwire.trust.publishers import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
+    from skillwire.trust.publishers import SIGNATURE_FILE as SIGNATURE_FILE
     from skillwire.trust.publishers import Publisher as Publisher
     from skillwire.trust.scans import Finding as Finding
     from skillwire.trust.scans import FindingLevel as FindingLevel
@@ -95,17 +95,15 @@ export(
         ),
         "approval": (
             "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind Execution FileChange Grants HeldSkill "
-            "Reason ResourceSet approve difference looks_like_uri may_execute requested_tools resource_set "
-            "seen_digest seen_set shown_digest"
+            "Reason ResourceSet approve difference looks_like_uri may_execute requested_tools "
+            "resource_set seen_digest seen_set shown_digest"
         ),
         "fence": "Fenced HiddenText Hiding find_hidden_text",
-        "oms": "MAX_BUNDLE_BYTES SIGNATURE_FILE",
-        "origin": "LOCAL_LABEL Origin OriginKind",
-        "patterns": "Patterns git_name url_name",
+        "origin": "LOCAL_LABEL Origin OriginKind Patterns git_name url_name",
         "policy": (
             "NO_POLICY LayerKind Permission Policy PolicyLayer PolicyPublisher Refusal Subject TeamApproval"
         ),
-        "publishers": "Publisher",
+        "publishers": "MAX_BUNDLE_BYTES SIGNATURE_FILE Publisher",
         "scans": "Finding FindingLevel Scan Scanner",
         "signatures": (
             "NO_SIGNER UNSIGNED SignatureState SignatureVerdict check_signature claimed_differences "

@@ -32,7 +32,7 @@ from skillwire.trust.approval import (
     seen_digest,
     shown_digest,
 )
-from skillwire.trust.patterns import NOTHING, Patterns, is_below
+from skillwire.trust.origin import NOTHING, Patterns, is_below
 from skillwire.trust.scans import Scan, Scanner
 from skillwire.trust.signatures import SignatureVerdict
 

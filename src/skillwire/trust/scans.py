@@ -18,8 +18,7 @@ from typing import Final, TypeAlias, cast
 from skillwire.documents import DocumentError, read_json
 from skillwire.errors import LimitExceeded
 from skillwire.json_types import is_list, is_object
-from skillwire.text import safe_line
-from skillwire.words import counted
+from skillwire.text import counted, safe_line
 
 SARIF_VERSION: Final = "2.1.0"
 _FINDINGS_KEPT: Final = 100

@@ -25,23 +25,21 @@ from typing import TYPE_CHECKING, Final
 from skillwire.errors import FormatError
 from skillwire.skill import DYNAMIC, Digest, SkillEntry, path_below, skill_root
 from skillwire.skill.files import is_version_control
-from skillwire.trust.oms import (
+from skillwire.trust.publishers import (
     PAYLOAD_TYPE,
     SIGNATURE_FILE,
     InvalidSignatureFile,
     KeylessSignature,
+    Publisher,
     SignatureBundle,
+    allowed_key,
     bundle_of,
     claimed_files,
+    key_hint,
     parse_bundle,
     signed_files,
-    statement_of,
-)
-from skillwire.trust.publishers import (
-    Publisher,
-    allowed_key,
-    key_hint,
     signing_time,
+    statement_of,
     unusable_key,
     verify_chain,
 )

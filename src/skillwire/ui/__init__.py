@@ -9,4 +9,10 @@ from skillwire.lazy import export
 if TYPE_CHECKING:
     from skillwire.ui.app import ReviewApp as ReviewApp
 
-export(__name__, {"app": "ReviewApp"}, extra="ui")
+export(
+    __name__,
+    {
+        "app": "ReviewApp",
+    },
+    extra="ui",
+)

@@ -17,18 +17,16 @@ import anyio
 from markupsafe import Markup
 
 from skillwire.consent import State
-from skillwire.consent.status import UNCHECKED
+from skillwire.consent.ask import UNCHECKED
 from skillwire.errors import SkillwireError
 from skillwire.host import SkillReview
 from skillwire.host.scanners import scan_revision
 from skillwire.install.lock import is_script
 from skillwire.limits import MIB
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
-from skillwire.text import split_hidden
+from skillwire.text import counted, human_size, split_hidden
 from skillwire.trust import OriginKind, Scan, SignatureState, SignatureVerdict, requested_tools, shown_path
-from skillwire.ui.code import reveal
-from skillwire.ui.scans import SkillScans, scan_rows
-from skillwire.words import counted, human_size
+from skillwire.ui.code import SkillScans, reveal, scan_rows
 
 if TYPE_CHECKING:
     from skillwire.catalog import HostSkill

@@ -36,8 +36,8 @@ export(
         "index": "INDEX_URI LegacyListing ListedResource SkillTemplate is_legacy_resource",
         "v1": (
             "APPROVAL_META DIRECTORY_READ_SETTING EXTENSION_ID INVALID_PARAMS METHOD_GET METHOD_LIST "
-            "METHOD_READ_DIRECTORY QUERY_ID Declaration PageLimits Stop declaration_in "
-            "entry_as_stored entry_from_stored entry_from_wire entry_to_stored entry_to_wire"
+            "METHOD_READ_DIRECTORY QUERY_ID Declaration PageLimits Stop declaration_in entry_as_stored "
+            "entry_from_stored entry_from_wire entry_to_stored entry_to_wire"
         ),
     },
 )

@@ -38,7 +38,7 @@ from skillwire.skill import (
     unmet_demands,
 )
 from skillwire.trust import SIGNATURE_FILE, claimed_differences, find_hidden_text
-from skillwire.trust.oms import InvalidSignatureFile
+from skillwire.trust.publishers import InvalidSignatureFile
 from skillwire.trust.verify import frontmatter_differences
 
 _META_PREFIX: Final = "io.modelcontextprotocol.skills/"

@@ -13,8 +13,7 @@ from typing import Final
 
 from skillwire.conformance.rules.entries import CONTENT_RULES, ENTRY_RULES
 from skillwire.conformance.rules.methods import METHOD_RULES
-from skillwire.conformance.rules.model import AREAS, Clause, Level, Rule
-from skillwire.conformance.rules.protocol import PROTOCOL_RULES
+from skillwire.conformance.rules.protocol import AREAS, PROTOCOL_RULES, Clause, Level, Rule
 from skillwire.errors import SourceError
 from skillwire.text import shown
 

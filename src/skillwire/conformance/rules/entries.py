@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.conformance.rules.model import FORMAT, RFC3986, Clause, advice, extension, must, should
+from skillwire.conformance.rules.protocol import FORMAT, RFC3986, Clause, advice, extension, must, should
 
 _ENTRY: Final = extension("An entry has uri, frontmatter and resources.", "skill-entries")
 _REQUIRED: Final = extension(

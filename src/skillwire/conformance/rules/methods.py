@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.conformance.rules.model import Clause, advice, extension, must, protocol, should
+from skillwire.conformance.rules.protocol import Clause, advice, extension, must, protocol, should
 
 
 def _getting(says: str) -> Clause:

@@ -17,9 +17,15 @@ from typing import Final
 from skillwire.catalog import EVERYTHING, Selection
 from skillwire.errors import FormatError, SkillwireError
 from skillwire.files import expand_user
-from skillwire.host.config.secrets import Variables
 from skillwire.host.config.server import ServerConfig, UntrustedServer, did_you_mean
-from skillwire.host.config.text import ConfigText, ProfileText, PublisherText, ServerAddress, ServerText
+from skillwire.host.config.text import (
+    ConfigText,
+    ProfileText,
+    PublisherText,
+    ServerAddress,
+    ServerText,
+    Variables,
+)
 from skillwire.host.directories import LocalDirectory, bundled_directory, project_directory, state_paths
 from skillwire.host.state import ServerState
 from skillwire.issues import Issue

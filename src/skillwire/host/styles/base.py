@@ -27,7 +27,7 @@ from skillwire.catalog import (
     render_file,
     render_skill,
 )
-from skillwire.catalog.naming import nobody, spec_spellings
+from skillwire.catalog.table import nobody, spec_spellings
 from skillwire.consent import file_lines, single_file
 from skillwire.errors import AmbiguousName, FrontmatterMismatch, LimitExceeded, SkillNotFound
 from skillwire.json_types import JsonValue

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, TypeAlias
 
 from skillwire.access import AccessRefusal, C, Identity, RateLimit
-from skillwire.access.oauth import METADATA_PATH
+from skillwire.access.identity import METADATA_PATH
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.http.asgi import (

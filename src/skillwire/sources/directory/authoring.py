@@ -45,7 +45,7 @@ from skillwire.trust import (
     sign_files,
     skill_files,
 )
-from skillwire.trust.oms import InvalidSignatureFile, statement_of
+from skillwire.trust.publishers import InvalidSignatureFile, statement_of
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Features for clients without the extension."""
