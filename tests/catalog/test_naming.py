@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sample_entries import DEMO, make_entry
-from skillwire.catalog import SPEC_NAMING, Naming, SkillKey, clean_handle, fold_handle, plain_name, skill_path
+from skillwire.catalog import SPEC_NAMING, Naming, SkillKey, clean_handle, fold_handle, plain_name
 from skillwire.catalog.table import MAX_HANDLE_LENGTH
-from skillwire.skill import SkillEntry, SkillUri, parse_uri
+from skillwire.skill import SkillEntry, SkillUri, parse_uri, skill_path
 from skillwire.text import clean_line
 
 

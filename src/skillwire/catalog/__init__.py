@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from skillwire.catalog.table import clean_handle as clean_handle
     from skillwire.catalog.table import fold_handle as fold_handle
     from skillwire.catalog.table import plain_name as plain_name
-    from skillwire.catalog.table import skill_path as skill_path
     from skillwire.catalog.tokenize import Query as Query
     from skillwire.catalog.tokenize import parse_query as parse_query
 
@@ -48,7 +47,7 @@ export(
         ),
         "table": (
             "EVERYTHING SPEC_NAMING Changes Collision HostSkill Keeper Naming Selection SkillKey "
-            "SkillTable Spellings clean_handle fold_handle plain_name skill_path"
+            "SkillTable Spellings clean_handle fold_handle plain_name"
         ),
         "tokenize": "Query parse_query",
     },

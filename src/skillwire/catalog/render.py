@@ -13,9 +13,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
-from skillwire.catalog.table import HostSkill, SkillKey, clean_handle, skill_path
+from skillwire.catalog.table import HostSkill, SkillKey, clean_handle
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill import DYNAMIC, NO_SIZE, SetDigest, SkillEntry, SkillUri, path_below, skill_root
+from skillwire.skill import (
+    DYNAMIC,
+    NO_SIZE,
+    SetDigest,
+    SkillEntry,
+    SkillUri,
+    path_below,
+    skill_path,
+    skill_root,
+)
 from skillwire.text import clean_line, escape_xml
 from skillwire.trust import (
     CheckedEntry,

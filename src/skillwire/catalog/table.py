@@ -21,7 +21,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
-from skillwire.skill import SKILL_FILE, SkillEntry, SkillUri, digest_of, shown_uri, split_uri
+from skillwire.skill import SkillEntry, SkillUri, digest_of, shown_uri, skill_path
 from skillwire.skill.uris import MAX_NAME_LENGTH
 from skillwire.text import clean_line, shown
 from skillwire.trust import Origin, shown_digest
@@ -97,16 +97,6 @@ def plain_name(entry: SkillEntry) -> str:
         return name  # Most are as they may be.
     named = clean_handle(name, marks="-_.") or clean_handle(skill_path(entry.uri)[-1], marks="-_.")
     return named[:MAX_NAME_LENGTH].strip("-_.") or "skill"
-
-
-def skill_path(uri: SkillUri) -> tuple[str, ...]:
-    """The plain segments of a skill's path, `SKILL.md` left out."""
-    if "%" in uri:
-        parts = split_uri(uri)
-        path = (parts.authority, *parts.segments)
-    else:
-        path = tuple(uri.partition("://")[2].split("/"))  # A canonical URI has only one encoding.
-    return path[:-1] if path[-1] == SKILL_FILE and len(path) > 1 else path
 
 
 def clean_handle(text: str, *, marks: str = _MARKS) -> str:

@@ -350,9 +350,8 @@ def _declined_as(store: ConsentStore, name: str, on: str | None, caller: str) ->
     """The declines of a name or pattern. No entry is stored of them: they are found by URI or path."""
     from fnmatch import fnmatchcase
 
-    from skillwire.catalog import skill_path
     from skillwire.host import load_config
-    from skillwire.skill import SkillUri
+    from skillwire.skill import SkillUri, skill_path
 
     server = load_config().servers.get(on) if on is not None else None
 

@@ -53,7 +53,7 @@ from skillwire.server.app import default_instructions
 from skillwire.server.fastpath import METHOD_DISCOVER, EntryCache, FastPath
 from skillwire.server.results import SkillResults
 from skillwire.server.tools import READ, ExtraTool, SkillTexts, skill_path
-from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, path_below, skill_root, split_uri
+from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, path_below, skill_path, skill_root, split_uri
 from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, is_active, operation
 from skillwire.text import shown
 from skillwire.trust import Origin, Reason, admit_script, check_entry, require, verify_file

@@ -17,10 +17,10 @@ from typing import Final
 
 import anyio
 
-from skillwire.catalog import HostSkill, skill_path
+from skillwire.catalog import HostSkill
 from skillwire.errors import AmbiguousName, SkillNotFound
 from skillwire.limits import Limits
-from skillwire.skill import Dialect, SkillUri
+from skillwire.skill import Dialect, SkillUri, skill_path
 from skillwire.text import clean_line, escape_xml, safe_line, shown
 from skillwire.trust import ApprovalMode, Origin
 from skillwire.wire import SkillTemplate

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import anyio.to_thread
 
-from skillwire.catalog import HostSkill, skill_path
+from skillwire.catalog import HostSkill
 from skillwire.errors import (
     AmbiguousName,
     FormatError,
@@ -46,7 +46,16 @@ from skillwire.install.candidates import (
 from skillwire.install.lock import LockedSkill, Pin
 from skillwire.limits import Limits
 from skillwire.net import ArchiveFile, split_skills
-from skillwire.skill import DYNAMIC, SetDigest, SkillEntry, SkillUri, path_below, set_digest, skill_root
+from skillwire.skill import (
+    DYNAMIC,
+    SetDigest,
+    SkillEntry,
+    SkillUri,
+    path_below,
+    set_digest,
+    skill_path,
+    skill_root,
+)
 from skillwire.sources import SourceKind, SourceReference, packages_with_skills, parse_reference
 from skillwire.sources.git import fetch_tree, resolve_commit
 from skillwire.sources.wellknown import fetch_artifact, fetch_index, fetch_site

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from skillwire.catalog import skill_path
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -52,6 +51,7 @@ from skillwire.skill import (
     media_type,
     parse_uri,
     path_below,
+    skill_path,
     skill_root,
 )
 from skillwire.sources import DirectoryChild, Validator
@@ -61,7 +61,7 @@ from skillwire.wire.index import write_index
 from skillwire.wire.legacy_resources import MANIFEST, PROMPT_XML_URI, write_manifest, write_prompt_xml
 
 if TYPE_CHECKING:
-    from skillwire.server.tools import LibrarySearch
+    from skillwire.server.search import LibrarySearch
 
 _TASK = "task"
 
@@ -305,7 +305,7 @@ class SkillResults:
     async def search(self, query: str, limit: int) -> Sequence[SkillEntry]:
         """The skills that fit a query best, best first."""
         if self._search is None:
-            from skillwire.server.tools import LibrarySearch  # Not needed to start.
+            from skillwire.server.search import LibrarySearch
 
             self._search = LibrarySearch(self.library, self.options.limits)
         found = await self._search.search(query, limit)

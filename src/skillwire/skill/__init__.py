@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from skillwire.skill.uris import safe_path as safe_path
     from skillwire.skill.uris import shown_uri as shown_uri
     from skillwire.skill.uris import skill_name_in as skill_name_in
+    from skillwire.skill.uris import skill_path as skill_path
     from skillwire.skill.uris import skill_root as skill_root
     from skillwire.skill.uris import split_uri as split_uri
 
@@ -70,7 +71,7 @@ export(
         "uris": (
             "SCHEME SKILL_FILE SkillName SkillUri UriParts check_files child_uri is_inside is_plain "
             "make_uri name_issues parse_name parse_uri path_below safe_path shown_uri skill_name_in "
-            "skill_root split_uri"
+            "skill_path skill_root split_uri"
         ),
     },
 )

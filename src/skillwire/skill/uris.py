@@ -367,3 +367,13 @@ def _bad_path(message: str) -> FormatError:
     return FormatError.of(
         rule="paths", message=message, fix="use plain relative paths that differ by more than case"
     )
+
+
+def skill_path(uri: SkillUri) -> tuple[str, ...]:
+    """The plain segments of a skill's path, `SKILL.md` left out."""
+    if "%" in uri:
+        parts = split_uri(uri)
+        path = (parts.authority, *parts.segments)
+    else:
+        path = tuple(uri.partition("://")[2].split("/"))  # A canonical URI has only one encoding.
+    return path[:-1] if path[-1] == SKILL_FILE and len(path) > 1 else path

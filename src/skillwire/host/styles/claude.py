@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from skillwire.catalog import CatalogText, HostSkill, clean_handle, fit_catalog, plain_name, skill_path
+from skillwire.catalog import CatalogText, HostSkill, clean_handle, fit_catalog, plain_name
 from skillwire.host.styles import spec
 from skillwire.host.styles.base import (
     ALL_FIELDS,
@@ -17,7 +17,7 @@ from skillwire.host.styles.base import (
     load_call,
     typed_fields,
 )
-from skillwire.skill import SkillEntry
+from skillwire.skill import SkillEntry, skill_path
 from skillwire.text import clean_line
 from skillwire.trust import Origin, VerifiedSkill
 

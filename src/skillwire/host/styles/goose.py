@@ -7,19 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from skillwire.catalog import (
-    LOAD_TOOL,
-    CatalogText,
-    HostSkill,
-    clean_handle,
-    fit_catalog,
-    plain_name,
-    skill_path,
-)
+from skillwire.catalog import LOAD_TOOL, CatalogText, HostSkill, clean_handle, fit_catalog, plain_name
 from skillwire.errors import FormatError
 from skillwire.host.styles import spec
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec, local_keeps
-from skillwire.skill import SkillEntry
+from skillwire.skill import SkillEntry, skill_path
 from skillwire.text import shown
 from skillwire.trust import Origin, VerifiedSkill, looks_like_uri
 

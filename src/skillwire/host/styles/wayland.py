@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from skillwire.catalog import (
-    READ_TOOL,
-    CatalogText,
-    HostSkill,
-    clean_handle,
-    fit_catalog,
-    plain_name,
-    skill_path,
-)
+from skillwire.catalog import READ_TOOL, CatalogText, HostSkill, clean_handle, fit_catalog, plain_name
 from skillwire.host.styles import spec
 from skillwire.host.styles.base import ALL_FIELDS, RenderContext, Style, highest_layer_keeps, typed_fields
-from skillwire.skill import SkillEntry, SkillUri
+from skillwire.skill import SkillEntry, SkillUri, skill_path
 from skillwire.trust import Origin, VerifiedSkill
 
 
