@@ -52,8 +52,8 @@ from skillwire.server import ServerOptions, SkillServer
 from skillwire.server.app import default_instructions
 from skillwire.server.fastpath import METHOD_DISCOVER, EntryCache, FastPath
 from skillwire.server.results import SkillResults
-from skillwire.server.tools import READ, ExtraTool, SkillTexts, skill_path
-from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, path_below, skill_path, skill_root, split_uri
+from skillwire.server.tools import READ, ExtraTool, SkillTexts, path_name
+from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, path_below, skill_root, split_uri
 from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, is_active, operation
 from skillwire.text import shown
 from skillwire.trust import Origin, Reason, admit_script, check_entry, require, verify_file
@@ -158,7 +158,7 @@ class CallerScripts:
                 return None
             found = given(path, decision.grants.scripts)
             return frozenset() if found is None and decision.grants.execute_code else found
-        name = f"{skill_path(entry)}/{path}"
+        name = f"{path_name(entry)}/{path}"
         lines = [line.split() for line in self._source.caller.run]
         fitting = [words[1:] for words in lines if words and fnmatchcase(name, words[0])]
         if not fitting:

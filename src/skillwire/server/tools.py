@@ -43,12 +43,12 @@ class SkillNames:
         self.catalog = catalog
         shared = Counter(entry.name for entry in catalog.entries)
         self.names: dict[str, SkillEntry] = {
-            entry.name if shared[entry.name] == 1 else skill_path(entry): entry for entry in catalog.listed
+            entry.name if shared[entry.name] == 1 else path_name(entry): entry for entry in catalog.listed
         }
 
     @cached_property
     def _by_path(self) -> dict[str, SkillEntry]:
-        return {skill_path(entry): entry for entry in self.catalog.entries}
+        return {path_name(entry): entry for entry in self.catalog.entries}
 
     @cached_property
     def _by_name(self) -> dict[str, list[SkillEntry]]:
@@ -67,7 +67,7 @@ class SkillNames:
         if len(called) == 1:
             return called[0]
         if called:
-            raise AmbiguousName(requested, map(skill_path, called))
+            raise AmbiguousName(requested, map(path_name, called))
         from difflib import get_close_matches  # Not needed to start.
 
         near = get_close_matches(requested, self.names, n=3) if len(self.names) <= _MANY else []
@@ -80,7 +80,7 @@ _MANY: Final = 2000
 PREFIX: Final = f"{SCHEME}://"
 
 
-def skill_path(entry: SkillEntry) -> str:
+def path_name(entry: SkillEntry) -> str:
     """The path of a skill, as in `team/release-notes`."""
     root = skill_root(entry.uri)
     if "%" not in root and root.startswith(PREFIX):
@@ -248,7 +248,7 @@ class SkillTools(LegacyFeature):
             return await self._library.get_skill(parse_uri(requested))
         called = await paged.find(requested)
         if len(called) > 1:
-            raise AmbiguousName(requested, map(skill_path, called))
+            raise AmbiguousName(requested, map(path_name, called))
         if not called:
             raise SkillNotFound(f"There is no skill called {shown(requested)!r}; find one with {SEARCH}")
         return called[0]
@@ -258,7 +258,7 @@ class SkillTools(LegacyFeature):
         names: dict[SkillUri, str] = {}
         if self._library.paged is None:
             names = self._from(await self._library.catalog()).name_at
-        named = [(names.get(entry.uri) or skill_path(entry), entry) for entry in found]
+        named = [(names.get(entry.uri) or path_name(entry), entry) for entry in found]
         if not named:
             return f"No skill seems to fit {shown(query)!r}. Try other words, or work without a skill."
         lines = [_line(name, entry, self._options.limits) for name, entry in named]
