@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
 from skillwire.skill import (
     DYNAMIC,
     SkillEntry,

@@ -9,9 +9,9 @@ import pytest
 
 from sample_entries import file_uri, skill_md
 from skillwire.catalog import HostSkill, SkillTable
+from skillwire.documents import JsonValue
 from skillwire.host import Layer, Rank, RenderContext, Style
 from skillwire.host.styles import all_styles
-from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import SkillEntry, SkillResource, digest_of, parse_uri
 from skillwire.trust import Origin, VerifiedSkill, check_entry, verify_skill_md

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.errors import SkillwireError
+from skillwire.errors import Severity, SkillwireError
 from skillwire.install import Pin
 from skillwire.install.candidates import make_candidate, with_interpreters
-from skillwire.issues import Severity
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import read_skill
 from skillwire.skill.fix import valid_name

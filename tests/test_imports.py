@@ -12,12 +12,10 @@ from tools.imports import PACKAGE, Import, imports_of, is_ours, package_of, read
 # so they never import each other.
 LAYERS: Mapping[str, int] = {
     "errors": 0,
-    "issues": 0,
     "limits": 0,
     "version": 0,
     "text": 0,
     "documents": 0,
-    "json_types": 0,
     "files": 0,
     "lazy": 0,
     "telemetry": 0,
@@ -130,7 +128,7 @@ INIT = "skillwire.skill.__init__"
             package(cli__serve="import skillwire.skill.uris", skill__uris=""), id="down several layers"
         ),
         pytest.param(package(skill__names="from skillwire.errors import E", errors=""), id="a leaf"),
-        pytest.param(package(errors="from skillwire.issues import I", issues=""), id="a leaf from a leaf"),
+        pytest.param(package(errors="from skillwire.limits import L", limits=""), id="a leaf from a leaf"),
         pytest.param(package(skill__entries="from . import uris", skill__uris=""), id="the same package"),
         pytest.param(package(sources__mcp="import mcp.client"), id="a source that speaks MCP"),
         pytest.param(package(server__app="from mcp_types import Result"), id="a server that speaks MCP"),

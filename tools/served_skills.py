@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from skillwire.issues import Severity
+from skillwire.errors import Severity
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import SKILL_FILE, digest_of
 from skillwire.sources.directory.authoring import find_fixes, lint_paths

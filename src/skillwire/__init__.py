@@ -19,17 +19,21 @@ if TYPE_CHECKING:
     from skillwire.conformance import Report as Report
     from skillwire.conformance import verify as verify
     from skillwire.consent import ApprovalRequest as ApprovalRequest
+    from skillwire.documents import JsonObject as JsonObject
+    from skillwire.documents import JsonValue as JsonValue
     from skillwire.errors import AmbiguousName as AmbiguousName
     from skillwire.errors import ApprovalRequired as ApprovalRequired
     from skillwire.errors import DigestMismatch as DigestMismatch
     from skillwire.errors import FormatError as FormatError
     from skillwire.errors import FrontmatterMismatch as FrontmatterMismatch
     from skillwire.errors import InstalledInPart as InstalledInPart
+    from skillwire.errors import Issue as Issue
     from skillwire.errors import LimitExceeded as LimitExceeded
     from skillwire.errors import OutOfSync as OutOfSync
     from skillwire.errors import Refusal as Refusal
     from skillwire.errors import RefusedByPolicy as RefusedByPolicy
     from skillwire.errors import RequestRefused as RequestRefused
+    from skillwire.errors import Severity as Severity
     from skillwire.errors import SizeMismatch as SizeMismatch
     from skillwire.errors import SkillNotFound as SkillNotFound
     from skillwire.errors import SkillwireError as SkillwireError
@@ -45,10 +49,6 @@ if TYPE_CHECKING:
     from skillwire.host import SkillHost as SkillHost
     from skillwire.host import Tool as Tool
     from skillwire.host import ToolResult as ToolResult
-    from skillwire.issues import Issue as Issue
-    from skillwire.issues import Severity as Severity
-    from skillwire.json_types import JsonObject as JsonObject
-    from skillwire.json_types import JsonValue as JsonValue
     from skillwire.limits import Limits as Limits
     from skillwire.server import LegacyFeatures as LegacyFeatures
     from skillwire.server import ServerOptions as ServerOptions
@@ -80,14 +80,14 @@ export(
     {
         "conformance": "Finding Report verify",
         "consent": "ApprovalRequest",
+        "documents": "JsonObject JsonValue",
         "errors": (
             "AmbiguousName ApprovalRequired DigestMismatch FormatError FrontmatterMismatch "
-            "InstalledInPart LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused SizeMismatch "
-            "SkillNotFound SkillwireError SourceError UnlistedFile VerificationError VersionConflict"
+            "InstalledInPart Issue LimitExceeded OutOfSync Refusal RefusedByPolicy RequestRefused "
+            "Severity SizeMismatch SkillNotFound SkillwireError SourceError UnlistedFile "
+            "VerificationError VersionConflict"
         ),
         "host": "Event EventKind LoadedSkill ReadRequest ServerConfig SkillHost Tool ToolResult",
-        "issues": "Issue Severity",
-        "json_types": "JsonObject JsonValue",
         "limits": "Limits",
         "server": "LegacyFeatures ServerOptions SkillServer SkillsExtension add_skills",
         "skill": "DYNAMIC Digest SkillEntry SkillResource SkillUri digest_of parse_uri",

@@ -1,4 +1,4 @@
-"""Bounded reading of JSON, TOML and YAML that somebody else wrote (SEC-9). Pure.
+"""Bounded reading of JSON, TOML and YAML that somebody else wrote (SEC-9), and types of JSON values. Pure.
 
 A parser builds far more than it is given: `{}` takes seventy bytes once parsed, a table of TOML eight
 hundred, and a key of TOML with many parts takes time by the square of its length. So size, number of values,
@@ -10,10 +10,26 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, NoReturn
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, TypeAlias, TypeGuard
 
 from skillwire.errors import LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = "dict[str, JsonValue]"
+
+
+def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    """Whether a value is a JSON object."""
+    # `dict` first: parsed JSON is always one, and the check against the abstract type is slower.
+    return isinstance(value, (dict, Mapping))
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """Whether a value is a JSON array."""
+    return isinstance(value, list)
+
 
 Data = bytes | bytearray | str
 

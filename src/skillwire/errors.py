@@ -1,13 +1,44 @@
-"""All exceptions of Skillwire, grouped by who must act."""
+"""All exceptions of Skillwire, grouped by who must act. Issue: one problem with a skill, and how to fix it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
 
-if TYPE_CHECKING:
-    # For types only: `skillwire --version` does not import dataclasses.
-    from skillwire.issues import Issue
+
+class Severity(StrEnum):
+    """The consequence of an issue."""
+
+    ERROR = "error"
+    """The skill or file is left out by a server, and refused by every host that checks."""
+    WARNING = "warning"
+    """Served despite a format problem. Some hosts refuse it, and so does `--strict`."""
+    ADVICE = "advice"
+    """Valid, but could be better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    """A problem with its place and fix.
+
+    `rule` is a stable, machine-readable name such as `name-not-directory`. `file` is a path or a URI, and
+    empty if the issue is not about a file. `fix` is empty where the message says it all.
+    """
+
+    rule: str
+    message: str
+    fix: str = ""
+    file: str = ""
+    line: int | None = None
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        text = f"{place}: {self.message}" if place else self.message
+        return f"{text} ({self.fix})" if self.fix else text
+
 
 _SAID = 300
 _STALE = "the skill is not used; refresh the entry, and if it stays so, tell the server's operator"
@@ -31,8 +62,6 @@ class FormatError(SkillwireError):
     @classmethod
     def of(cls, *, rule: str, message: str, fix: str = "", file: str = "", line: int | None = None) -> Self:
         """An error with a single issue."""
-        from skillwire.issues import Issue
-
         return cls(Issue(rule=rule, message=message, fix=fix, file=file, line=line))
 
 

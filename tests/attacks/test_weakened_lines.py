@@ -13,9 +13,9 @@ import pytest
 
 from fast_path_calls import HEADERS, META, SKILL, aged, folder, running
 from simulator import Simulator, agree, call, opened
+from skillwire.documents import JsonObject
 from skillwire.errors import DigestMismatch, FormatError, SkillNotFound, SkillwireError, SourceError
 from skillwire.host.http_client import CappedClient
-from skillwire.json_types import JsonObject
 from skillwire.server.fastpath import FastRequest, parse_request
 from skillwire.skill import Digest, SkillEntry, SkillResource, SkillUri, digest_of
 from skillwire.sources import Read, Source

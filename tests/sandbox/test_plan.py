@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from skillwire.documents import JsonValue
 from skillwire.errors import FormatError
-from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
 from skillwire.sandbox import Grant, GrantKind, SandboxPlan, parse_grant, requested_grants
 from skillwire.sandbox.plan import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from skillwire.issues import Severity
+from skillwire.errors import Severity
 from skillwire.skill import HostFields, field_issues, host_fields, parse_skill_md
 from skillwire.skill.fields import local_fields
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from frontmatter_blocks import document
 from properties import examples
-from skillwire.errors import FormatError
-from skillwire.issues import Issue
+from skillwire.errors import FormatError, Issue
 from skillwire.skill import SkillDocument, parse_skill_md
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from properties import examples
-from skillwire.issues import Issue, Severity
+from skillwire.errors import Issue, Severity
 from skillwire.limits import MIB, Limits
 from skillwire.skill import lint_skill
 from skillwire.skill.lint import Tokens, estimate_tokens

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillwire import DirectorySource
-from skillwire.issues import Severity
+from skillwire.errors import Severity
 from skillwire.skill import SkillUri, parse_skill_md
 from skillwire.trust import check_entry
 from trees import assert_serves_what_it_lists, paths_of, rules_of, scanned, skill_md, write, write_skill

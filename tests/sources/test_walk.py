@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skillwire import DirectorySource, LimitExceeded, Limits, SourceError
-from skillwire.issues import Issue
+from skillwire.errors import Issue
 from skillwire.skill import SkillUri
 from skillwire.sources.directory import builder
 from skillwire.sources.directory.files import hash_file, parse_root

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
 from skillwire.trust.verify import frontmatter_differences
 
 SCALARS = st.one_of(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sample_entries import DEMO, LOCAL, OTHER, make_entry
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
 from skillwire.trust import (
     ALL_GRANTS,
     NO_GRANTS,

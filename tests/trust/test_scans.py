@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from skillwire.issues import Issue, Severity
+from skillwire.errors import Issue, Severity
 from skillwire.skill.lint_report import Linted, as_sarif
 from skillwire.trust.scans import Finding, FindingLevel, parse_sarif
 

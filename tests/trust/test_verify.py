@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import skillwire.errors
 from sample_entries import DEMO, REFUNDS, checked, file_uri, loaded, make_entry, read, skill_md
+from skillwire.documents import JsonValue
 from skillwire.errors import (
     DigestMismatch,
     FormatError,
@@ -21,7 +22,6 @@ from skillwire.errors import (
     UnlistedFile,
     VerificationError,
 )
-from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
 from skillwire.skill import (
     DYNAMIC,

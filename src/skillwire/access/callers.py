@@ -29,9 +29,8 @@ from typing import Any, Final, cast
 
 from skillwire.access.identity import LOCAL, NAME, BearerIdentity, Caller, Credential, Headers, token_digest
 from skillwire.documents import DocumentError, read_toml
-from skillwire.errors import FormatError, SourceError
+from skillwire.errors import FormatError, Issue, SourceError
 from skillwire.files import RereadFile, read_regular, unreadable
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.text import shown
 

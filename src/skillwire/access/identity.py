@@ -21,8 +21,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 from skillwire.documents import read_json
-from skillwire.errors import FormatError, LimitExceeded
-from skillwire.issues import Issue
+from skillwire.errors import FormatError, Issue, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import SkillUri, split_uri
 from skillwire.text import redact_url, shown

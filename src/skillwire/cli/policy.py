@@ -252,7 +252,7 @@ def _checked(file: Path, options: HostOptions) -> list[Linted]:
 
 
 def _issue(rule: str, file: Path, message: str) -> Any:
-    from skillwire.issues import Issue
+    from skillwire.errors import Issue
 
     return Issue(rule=rule, file=str(file), message=message)
 

@@ -15,8 +15,8 @@ from skillwire.catalog import HostSkill
 from skillwire.cli.output import counted, human_size, printable
 from skillwire.cli.screen import Screen, columns_of, cut, origin_words, padded, scan_rows, show_json
 from skillwire.consent import ApprovalStatus, State
+from skillwire.documents import JsonValue
 from skillwire.host import Event, EventKind, SkillReview
-from skillwire.json_types import JsonValue
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
 from skillwire.text import clean_text, safe_line
 from skillwire.trust import ChangeKind, Scan, SignatureVerdict, shown_path

@@ -11,8 +11,8 @@ from typing import Final
 
 from skillwire.conformance.messages import Answer, describe, describe_field, whole_number
 from skillwire.conformance.rules import Violation
+from skillwire.documents import is_list, is_object
 from skillwire.errors import FormatError
-from skillwire.json_types import is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, MIB
 from skillwire.skill import (
     DYNAMIC,

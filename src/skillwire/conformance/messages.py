@@ -15,7 +15,7 @@ from typing import Final
 from pydantic_core import from_json
 
 from skillwire.conformance.rules import Violation
-from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.documents import JsonObject, JsonValue, is_list, is_object
 from skillwire.skill import shown_uri
 from skillwire.text import shown
 from skillwire.wire import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY

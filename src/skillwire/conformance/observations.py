@@ -16,8 +16,8 @@ from skillwire.conformance.channels import Unsolicited
 from skillwire.conformance.entries import EntryView, FileSeen
 from skillwire.conformance.messages import Answer, Exchanges
 from skillwire.conformance.session import MODERN, Opening, Revision
+from skillwire.documents import JsonObject, is_list, is_object
 from skillwire.errors import FormatError
-from skillwire.json_types import JsonObject, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import DIRECTORY, SkillUri, is_inside, parse_uri, shown_uri, split_uri
 from skillwire.wire import DIRECTORY_READ_SETTING, EXTENSION_ID, METHOD_READ_DIRECTORY

@@ -37,8 +37,8 @@ from skillwire.conformance.observations import (
     file_neighbors,
 )
 from skillwire.conformance.session import Opening, Session
+from skillwire.documents import JsonObject, is_list, is_object
 from skillwire.errors import FormatError
-from skillwire.json_types import JsonObject, is_list, is_object
 from skillwire.limits import Limits
 from skillwire.skill import (
     SCHEME,

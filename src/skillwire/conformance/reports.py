@@ -12,9 +12,8 @@ from typing import Final
 
 from skillwire.conformance.messages import Exchange
 from skillwire.conformance.rules import AREAS, BY_ID, RULES, Level, Rule
-from skillwire.documents import DocumentError, read_json
+from skillwire.documents import DocumentError, JsonObject, JsonValue, is_list, is_object, read_json
 from skillwire.errors import SourceError
-from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
 from skillwire.skill import Profile
 from skillwire.text import escape_xml
 from skillwire.version import VERSION

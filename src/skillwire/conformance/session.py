@@ -17,8 +17,8 @@ import anyio
 
 from skillwire.conformance.channels import Channel
 from skillwire.conformance.messages import MOST_VALUES, Answer, Exchanges, Reply, RequestFailure, answer_from
+from skillwire.documents import JsonObject, is_object
 from skillwire.errors import SourceError
-from skillwire.json_types import JsonObject, is_object
 from skillwire.limits import Limits
 from skillwire.text import shown
 from skillwire.version import VERSION

@@ -17,12 +17,12 @@ from skillwire.conformance.rules import Level
 from skillwire.errors import (
     DigestMismatch,
     FormatError,
+    Issue,
     LimitExceeded,
     SkillwireError,
     SourceError,
     VerificationError,
 )
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, digest_of, make_uri, parse_skill_md
 from skillwire.sources import SourceKind, SourceReference, parse_reference

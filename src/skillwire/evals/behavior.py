@@ -23,8 +23,8 @@ from skillwire.chat import ChatLimits, ChatSession, Model
 from skillwire.chat.session import SERVICE_FAILED
 from skillwire.conformance import JUnitCase, junit_text
 from skillwire.consent import ApprovalRequest
-from skillwire.documents import DocumentError, read_toml
-from skillwire.errors import FormatError, SkillNotFound, SourceError
+from skillwire.documents import DocumentError, JsonObject, JsonValue, read_toml
+from skillwire.errors import FormatError, Issue, SkillNotFound, SourceError
 from skillwire.evals.selection import share
 from skillwire.files import read_regular, unreadable
 from skillwire.host import (
@@ -37,8 +37,6 @@ from skillwire.host import (
     load_settings,
 )
 from skillwire.host.styles import DEFAULT
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import SKILL_FILE
 from skillwire.text import clean_line, clean_text, escape_xml, safe_line

@@ -33,9 +33,9 @@ from pydantic import ValidationError
 
 from skillwire.access import Caller
 from skillwire.consent import State, file_lines, single_file
+from skillwire.documents import JsonObject
 from skillwire.errors import SkillwireError
 from skillwire.gateway.records import Approvals, CallerQuestion, Unapproved
-from skillwire.json_types import JsonObject
 from skillwire.server.handlers import Context, Handler, is_modern
 from skillwire.server.results import APPROVAL_REQUIRED
 from skillwire.skill import SetDigest, SkillUri, path_below, skill_root

@@ -23,6 +23,7 @@ from skillwire.catalog import HostSkill, SkillKey
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
+    Issue,
     LimitExceeded,
     PolicyRefused,
     Refusal,
@@ -33,7 +34,6 @@ from skillwire.errors import (
     VerificationError,
 )
 from skillwire.host import SkillHost
-from skillwire.issues import Issue
 from skillwire.limits import MIB, Limits
 from skillwire.skill import (
     DYNAMIC,

@@ -22,14 +22,13 @@ import anyio.to_thread
 
 from skillwire.catalog import Changes, HostSkill, Naming, SkillKey, SkillTable, fold_handle
 from skillwire.consent import ConsentStore
-from skillwire.errors import LimitExceeded, SkillwireError
+from skillwire.errors import Issue, LimitExceeded, SkillwireError
 from skillwire.host.config.config import HostConfig
 from skillwire.host.config.file import ConfigWatch
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.policies import NOTHING, LoadedPolicy
 from skillwire.host.state import MOST_EVENTS, OPEN, Event, EventKind, EventRecorder, Switches, skill_event
 from skillwire.host.styles.base import Style, collision_lines
-from skillwire.issues import Issue
 from skillwire.limits import Limits
 from skillwire.skill import SkillEntry, SkillUri, shown_uri, skill_root
 from skillwire.trust import AdmissionRequest, Allowed, ApprovalMode, Origin, Purpose, admit, require

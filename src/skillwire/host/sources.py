@@ -27,6 +27,7 @@ from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
     FormatError,
+    Issue,
     SkillNotFound,
     SkillwireError,
     SourceError,
@@ -35,7 +36,6 @@ from skillwire.files import make_folder, write_atomic
 from skillwire.host.config.server import ServerConfig
 from skillwire.host.state import ConnectionStatus, ServedTemplate, ServerState, Switches
 from skillwire.host.styles.base import Style
-from skillwire.issues import Issue
 from skillwire.lazy import import_sdk
 from skillwire.limits import Limits
 from skillwire.skill import Dialect, SkillEntry, SkillUri, parse_uri

@@ -10,10 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
+from skillwire.documents import JsonValue
 from skillwire.errors import (
     FormatError,
     LimitExceeded,
     RefusedByPolicy,
+    Severity,
     SkillNotFound,
     SkillwireError,
     SourceError,
@@ -28,8 +30,6 @@ from skillwire.install.lock import (
     requested_powers,
     starts_with_interpreter,
 )
-from skillwire.issues import Severity
-from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, read_archive, split_skills
 from skillwire.skill import (

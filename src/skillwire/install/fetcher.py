@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from skillwire.documents import DocumentError, read_json, read_yaml
-from skillwire.errors import FormatError, PolicyRefused, RefusedByPolicy, SkillNotFound, SkillwireError
+from skillwire.errors import FormatError, Issue, PolicyRefused, RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.files import expand_user
 from skillwire.host.policies import current_policy, log_decision
 from skillwire.host.scanners import known_scans, scan_skill
@@ -38,7 +38,6 @@ from skillwire.install.candidates import (
 )
 from skillwire.install.lock import LockedSkill
 from skillwire.install.sources import INSTALLED, SourceSkills
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     SKILL_FILE,

@@ -13,10 +13,8 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, cast
 
-from skillwire.documents import DocumentError, read_toml
-from skillwire.errors import FormatError, SkillNotFound
-from skillwire.issues import Issue
-from skillwire.json_types import JsonValue
+from skillwire.documents import DocumentError, JsonValue, read_toml
+from skillwire.errors import FormatError, Issue, SkillNotFound
 from skillwire.skill import (
     Digest,
     SetDigest,

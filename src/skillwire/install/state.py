@@ -20,11 +20,11 @@ from typing import Any, Final, cast
 
 import platformdirs
 
+from skillwire.documents import is_list, is_object
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import make_folder, try_lock, write_atomic
 from skillwire.install.lock import Lock, LockedSkill, format_lock, parse_lock
 from skillwire.install.plan import Installation
-from skillwire.json_types import is_list, is_object
 
 _VERSION: Final = 1
 _WAIT_SECONDS: Final = 600.0

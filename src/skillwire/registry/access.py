@@ -23,9 +23,8 @@ from typing import Any, Final, Literal
 import sqlalchemy as sa
 
 from skillwire.access import Caller
-from skillwire.errors import FormatError, SkillNotFound
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject, JsonValue
+from skillwire.documents import JsonObject, JsonValue
+from skillwire.errors import FormatError, Issue, SkillNotFound
 from skillwire.registry.audit import record
 from skillwire.registry.endpoints import Revocations
 from skillwire.registry.publications import checked_channel, checked_namespace

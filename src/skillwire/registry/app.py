@@ -27,6 +27,7 @@ from skillwire.access.identity import NO_TOKEN
 from skillwire.documents import DocumentError
 from skillwire.errors import (
     FormatError,
+    Issue,
     LimitExceeded,
     PolicyRefused,
     RefusedByPolicy,
@@ -36,7 +37,6 @@ from skillwire.errors import (
     VersionConflict,
 )
 from skillwire.host.policies import SIGNATURE_SUFFIX
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.registry.access import (
     ADMIN_PATH,

@@ -27,11 +27,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection
 
+from skillwire.documents import JsonObject
 from skillwire.errors import SourceError
 from skillwire.files import CREATE, make_folder, try_lock
 from skillwire.gateway import Act
 from skillwire.gateway.records import CLIENT
-from skillwire.json_types import JsonObject
 from skillwire.registry.schema import audit
 from skillwire.registry.store import Store, now
 

@@ -13,15 +13,16 @@ from urllib.parse import urlsplit
 
 from skillwire.errors import (
     FormatError,
+    Issue,
     LimitExceeded,
     PolicyRefused,
     RefusedByPolicy,
+    Severity,
     SkillNotFound,
     SkillwireError,
     SourceError,
     VersionConflict,
 )
-from skillwire.issues import Issue, Severity
 from skillwire.registry.access import ADMIN_PATH
 from skillwire.registry.publications import PUBLISH_PATH, FileRow, Published, checked_version, publication_of
 from skillwire.registry.publishing import STABLE, Publishing

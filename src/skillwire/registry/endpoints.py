@@ -24,9 +24,10 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from skillwire.documents import DocumentError
+from skillwire.documents import DocumentError, JsonObject, JsonValue, is_object
 from skillwire.errors import (
     FormatError,
+    Issue,
     LimitExceeded,
     SkillNotFound,
     SkillwireError,
@@ -40,8 +41,6 @@ from skillwire.host.policies import (
     require_signature,
     revocations_document,
 )
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject, JsonValue, is_object
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.registry.audit import record

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from skillwire.errors import FormatError, LimitExceeded, PolicyRefused, SkillNotFound
+from skillwire.errors import FormatError, Issue, LimitExceeded, PolicyRefused, SkillNotFound
 from skillwire.host.config.policy import OWN_REGISTRY
 from skillwire.host.policies import current_policy, log_decision
 from skillwire.host.scanners import known_scans, run_scanners
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DYNAMIC,

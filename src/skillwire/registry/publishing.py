@@ -16,9 +16,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from skillwire.catalog.search import body_terms, searched_text
-from skillwire.errors import FormatError, LimitExceeded, RefusedByPolicy, SkillNotFound, VersionConflict
-from skillwire.issues import Severity
-from skillwire.json_types import JsonObject
+from skillwire.documents import JsonObject
+from skillwire.errors import (
+    FormatError,
+    LimitExceeded,
+    RefusedByPolicy,
+    Severity,
+    SkillNotFound,
+    VersionConflict,
+)
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import archive_file, write_tar_gz
 from skillwire.registry.audit import record

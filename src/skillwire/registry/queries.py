@@ -20,9 +20,8 @@ from sqlalchemy.engine import Connection
 from skillwire.catalog import Query
 from skillwire.catalog.search import MOST_EXPANSIONS, SHORTEST_PREFIX, Document, SearchIndex, similar_terms
 from skillwire.catalog.tokenize import terms_of
-from skillwire.errors import FormatError, SkillNotFound, SourceError
-from skillwire.issues import Severity
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
+from skillwire.errors import FormatError, Severity, SkillNotFound, SourceError
 from skillwire.net import ArchiveFile, archive_file
 from skillwire.registry.publications import SkillPath, parse_skill_path, revoked_error, root_uri
 from skillwire.registry.schema import blobs, changes, channels, files, skills, term_trigrams, terms, versions

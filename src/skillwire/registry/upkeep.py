@@ -22,9 +22,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from skillwire.errors import FormatError, SourceError
+from skillwire.errors import FormatError, Issue, SourceError
 from skillwire.files import CREATE, try_lock
-from skillwire.issues import Issue
 from skillwire.limits import MIB
 from skillwire.registry import schema
 from skillwire.registry.audit import record

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from skillwire.documents import JsonValue
 from skillwire.errors import FormatError
-from skillwire.json_types import JsonValue
 from skillwire.limits import Limits
 from skillwire.text import counted, safe_line
 

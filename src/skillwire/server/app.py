@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skillwire.json_types import JsonObject
+from skillwire.documents import JsonObject
 from skillwire.lazy import import_sdk
 from skillwire.server.fastpath import EntryCache, FastPath, discovery
 from skillwire.server.library import DEFAULT_OPTIONS, Catalog, ServerOptions, SkillLibrary

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from json.encoder import encode_basestring
 from typing import Final, Generic, TypeVar, cast
 
+from skillwire.documents import JsonObject, JsonValue, is_object
 from skillwire.errors import ApprovalRequired, Refusal
-from skillwire.json_types import JsonObject, JsonValue, is_object
 from skillwire.server.library import Catalog, ServerOptions, cut_page
 from skillwire.server.results import INTERNAL_ERROR, SkillResults
 from skillwire.skill import DYNAMIC, SkillEntry

@@ -14,8 +14,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from skillwire.documents import JsonObject
 from skillwire.errors import Refusal
-from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.results import SkillPrompts, SkillResults
 from skillwire.server.tools import SkillTools

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Generic, Literal, TypeAlias, TypeVar, cast
 from urllib.parse import unquote
 
-from skillwire.errors import FormatError, SkillNotFound
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject
+from skillwire.documents import JsonObject
+from skillwire.errors import FormatError, Issue, SkillNotFound
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, media_type, skill_root, split_uri
 from skillwire.sources import (

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from skillwire.documents import JsonObject, JsonValue
 from skillwire.errors import (
     AmbiguousName,
     ApprovalRequired,
@@ -25,7 +26,6 @@ from skillwire.errors import (
     Refusal,
     SkillNotFound,
 )
-from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.library import (
     DEFAULT_OPTIONS,

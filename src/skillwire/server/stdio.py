@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import anyio
 import anyio.abc
 
-from skillwire.json_types import JsonObject, is_object
+from skillwire.documents import JsonObject, is_object
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server.fastpath import (
     ENVELOPE,

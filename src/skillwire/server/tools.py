@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
+from skillwire.documents import JsonObject, JsonValue
 from skillwire.errors import AmbiguousName, FormatError, PolicyRefused, Refusal, SkillNotFound
-from skillwire.json_types import JsonObject, JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.library import Catalog, ServerOptions, SkillLibrary, file_content
 from skillwire.skill import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, Literal, NewType
 
+from skillwire.documents import JsonValue
 from skillwire.errors import FormatError
-from skillwire.json_types import JsonValue
 from skillwire.skill.uris import SkillUri
 
 Digest = NewType("Digest", str)

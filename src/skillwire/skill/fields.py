@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from skillwire.issues import Issue, Severity
-from skillwire.json_types import JsonObject, JsonValue
+from skillwire.documents import JsonObject, JsonValue
+from skillwire.errors import Issue, Severity
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.entries import Dialect, DraftDetails
 from skillwire.skill.frontmatter import SkillDocument, parse_skill_md

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from skillwire.errors import FormatError
-from skillwire.issues import Issue, Severity
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
+from skillwire.errors import FormatError, Issue, Severity
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.files import LFS_POINTER
 from skillwire.skill.uris import SKILL_FILE, parse_name

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from skillwire.errors import FormatError
-from skillwire.issues import Issue, Severity
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
+from skillwire.errors import FormatError, Issue, Severity
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
 from skillwire.skill.fields import HOST_FIELDS, KNOWN_FIELDS, MAX_DESCRIPTION_LENGTH, field_issues
 from skillwire.skill.files import MANIFEST_FILE_BYTES

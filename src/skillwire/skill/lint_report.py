@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skillwire.issues import Issue, Severity
-from skillwire.json_types import JsonObject
+from skillwire.documents import JsonObject
+from skillwire.errors import Issue, Severity
 from skillwire.skill.lint import NO_TOKENS, Tokens
 from skillwire.text import escape_xml, shown
 from skillwire.version import VERSION

@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Final, NewType
 from urllib.parse import quote, unquote_to_bytes
 
-from skillwire.errors import FormatError
-from skillwire.issues import Issue
+from skillwire.errors import FormatError, Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.text import shown
 

@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapp
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from skillwire.errors import SkillNotFound
-from skillwire.issues import Issue, Severity
+from skillwire.errors import Issue, Severity, SkillNotFound
 from skillwire.skill import (
     DYNAMIC,
     NO_SIZE,

@@ -15,8 +15,8 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from skillwire.documents import JsonObject
 from skillwire.errors import FormatError, SkillNotFound, SourceError
-from skillwire.json_types import JsonObject
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     SKILL_FILE,

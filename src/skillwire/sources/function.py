@@ -15,8 +15,7 @@ from typing import TypeAlias, TypeVar
 
 import anyio
 
-from skillwire.errors import FormatError, SkillNotFound, SourceError
-from skillwire.issues import Issue, Severity
+from skillwire.errors import FormatError, Issue, Severity, SkillNotFound, SourceError
 from skillwire.skill import (
     DYNAMIC,
     SKILL_FILE,

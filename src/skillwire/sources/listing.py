@@ -11,16 +11,16 @@ from typing import Final, Protocol
 
 import anyio
 
+from skillwire.documents import is_object
 from skillwire.errors import (
     FormatError,
+    Issue,
     LimitExceeded,
     RequestRefused,
     SkillNotFound,
     SkillwireError,
     SourceError,
 )
-from skillwire.issues import Issue
-from skillwire.json_types import is_object
 from skillwire.limits import Limits
 from skillwire.skill import (
     SKILL_FILE,

@@ -14,13 +14,13 @@ import anyio
 
 from skillwire.errors import (
     FormatError,
+    Issue,
     LimitExceeded,
     RequestRefused,
     SkillNotFound,
     SkillwireError,
     SourceError,
 )
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DYNAMIC,

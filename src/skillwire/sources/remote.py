@@ -16,9 +16,8 @@ import anyio
 import anyio.to_thread
 import platformdirs
 
-from skillwire.errors import FormatError, SkillNotFound, SkillwireError, SourceError
+from skillwire.errors import FormatError, Issue, SkillNotFound, SkillwireError, SourceError
 from skillwire.files import make_folder, read_regular, write_atomic
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, read_archive, split_skills, write_tar_gz
 from skillwire.skill import (

@@ -14,10 +14,8 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import anyio
 
-from skillwire.documents import DocumentError, read_json
-from skillwire.errors import DigestMismatch, FormatError, SkillwireError, SourceError
-from skillwire.issues import Issue
-from skillwire.json_types import is_list, is_object
+from skillwire.documents import DocumentError, is_list, is_object, read_json
+from skillwire.errors import DigestMismatch, FormatError, Issue, SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, check_target, is_archive, read_archive
 from skillwire.net.addresses import Reachability, is_same_host, reach_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
 from skillwire.skill import (
     DYNAMIC,
     SKILL_FILE,

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias, cast
 
-from skillwire.documents import DocumentError, read_json
+from skillwire.documents import DocumentError, is_list, is_object, read_json
 from skillwire.errors import LimitExceeded
-from skillwire.json_types import is_list, is_object
 from skillwire.text import counted, safe_line
 
 SARIF_VERSION: Final = "2.1.0"

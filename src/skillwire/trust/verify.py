@@ -28,16 +28,16 @@ from dataclasses import InitVar, dataclass
 from typing import ClassVar, Final, NewType, NoReturn, Protocol, final
 from urllib.parse import quote, unquote
 
+from skillwire.documents import JsonValue, is_list, is_object
 from skillwire.errors import (
     DigestMismatch,
     FormatError,
     FrontmatterMismatch,
+    Issue,
     LimitExceeded,
     SizeMismatch,
     UnlistedFile,
 )
-from skillwire.issues import Issue
-from skillwire.json_types import JsonValue, is_list, is_object
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DYNAMIC,

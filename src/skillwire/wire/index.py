@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 from urllib.parse import quote
 
-from skillwire.documents import DocumentError, read_json
-from skillwire.errors import FormatError
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.documents import DocumentError, JsonObject, JsonValue, is_list, is_object, read_json
+from skillwire.errors import FormatError, Issue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DYNAMIC,

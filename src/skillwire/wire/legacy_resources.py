@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from skillwire.documents import DocumentError, read_json
-from skillwire.errors import FormatError
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.documents import DocumentError, JsonObject, JsonValue, is_list, is_object, read_json
+from skillwire.errors import FormatError, Issue
 from skillwire.skill import (
     DYNAMIC,
     SCHEME,

@@ -15,9 +15,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
 
-from skillwire.errors import FormatError, LimitExceeded
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject, JsonValue, is_list, is_object
+from skillwire.documents import JsonObject, JsonValue, is_list, is_object
+from skillwire.errors import FormatError, Issue, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DIRECTORY,

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 import anyio
 
 from skillwire.conformance.messages import Reply, RequestFailure, TooManyValues, describe, parse_message
+from skillwire.documents import JsonObject, is_object
 from skillwire.errors import LimitExceeded
-from skillwire.json_types import JsonObject, is_object
 from skillwire.sources.process import ServerProcess, running
 from skillwire.text import shown
 

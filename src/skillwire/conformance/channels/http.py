@@ -29,8 +29,8 @@ from skillwire.conformance.messages import (
     TooManyValues,
     parse_message,
 )
+from skillwire.documents import JsonObject, is_object
 from skillwire.errors import SourceError
-from skillwire.json_types import JsonObject, is_object
 from skillwire.text import redact_url, shown
 
 _HTML: Final = ("text/html", "application/xhtml+xml")

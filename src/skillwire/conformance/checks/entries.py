@@ -16,9 +16,8 @@ from skillwire.conformance.messages import (
 )
 from skillwire.conformance.observations import Observations, Probe, ancestors
 from skillwire.conformance.rules import BY_ID, Violation, once
-from skillwire.errors import FormatError
-from skillwire.issues import Severity
-from skillwire.json_types import JsonObject, is_object
+from skillwire.documents import JsonObject, is_object
+from skillwire.errors import FormatError, Severity
 from skillwire.skill import (
     MARKDOWN,
     SKILL_FILE,

@@ -30,8 +30,8 @@ from skillwire.conformance.observations import (
     is_direct,
 )
 from skillwire.conformance.rules import Violation, once
+from skillwire.documents import is_list, is_object
 from skillwire.errors import FormatError
-from skillwire.json_types import is_list, is_object
 from skillwire.skill import SKILL_FILE, SkillUri, is_inside, parse_uri, shown_uri
 
 

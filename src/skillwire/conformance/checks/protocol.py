@@ -20,8 +20,8 @@ from skillwire.conformance.messages import (
 from skillwire.conformance.observations import Neighbor, Observations, Paged, Probe
 from skillwire.conformance.rules import Violation, once
 from skillwire.conformance.session import Revision
+from skillwire.documents import is_list, is_object
 from skillwire.errors import FormatError
-from skillwire.json_types import is_list, is_object
 from skillwire.skill import parse_uri, shown_uri
 from skillwire.text import shown
 from skillwire.wire import DIRECTORY_READ_SETTING, EXTENSION_ID, METHOD_GET, METHOD_LIST

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from skillwire.catalog import EVERYTHING, Selection
-from skillwire.errors import FormatError, SkillwireError
+from skillwire.errors import FormatError, Issue, SkillwireError
 from skillwire.files import expand_user
 from skillwire.host.config.server import ServerConfig, UntrustedServer, did_you_mean
 from skillwire.host.config.text import (
@@ -28,7 +28,6 @@ from skillwire.host.config.text import (
 )
 from skillwire.host.directories import LocalDirectory, bundled_directory, project_directory, state_paths
 from skillwire.host.state import ServerState
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.sources.process import anchored_program
 from skillwire.text import shown

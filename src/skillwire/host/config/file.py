@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from skillwire.errors import SkillwireError, SourceError
+from skillwire.errors import Issue, SkillwireError, SourceError
 from skillwire.files import read_regular
 from skillwire.host.config.config import HostConfig, combine
 from skillwire.host.config.server import ConfigTable, SeenFile, TrustedFiles, UntrustedServer, seen_digest
 from skillwire.host.config.text import ConfigText, parse_config, read_servers
 from skillwire.host.directories import LocalDirectory, state_paths
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.sources.reference import DEFAULT_HOST
 

@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from skillwire.documents import DocumentError, read_toml
-from skillwire.errors import FormatError, SkillwireError
+from skillwire.errors import FormatError, Issue, SkillwireError
 from skillwire.host.config.server import ConfigTable, did_you_mean
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.text import safe_line, shown
 from skillwire.trust import Patterns, Publisher

@@ -21,9 +21,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from skillwire.catalog import EVERYTHING, Selection
-from skillwire.errors import SourceError
+from skillwire.errors import Issue, SourceError
 from skillwire.files import make_folder, read_regular, write_atomic
-from skillwire.issues import Issue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import Digest, digest_of
 from skillwire.sources.process import split_command

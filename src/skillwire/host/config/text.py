@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from skillwire.documents import DocumentError, read_toml
-from skillwire.errors import FormatError, SourceError
+from skillwire.errors import FormatError, Issue, SourceError
 from skillwire.files import make_folder, write_atomic
 from skillwire.host.config.server import ConfigTable, place_of
-from skillwire.issues import Issue
 from skillwire.skill import Digest, digest_of
 from skillwire.sources.reference import is_host
 from skillwire.text import is_secret_name, secrets_in_arguments, shown

@@ -29,8 +29,8 @@ from skillwire.catalog import (
 )
 from skillwire.catalog.table import nobody, spec_spellings
 from skillwire.consent import file_lines, single_file
+from skillwire.documents import JsonValue
 from skillwire.errors import AmbiguousName, FrontmatterMismatch, LimitExceeded, SkillNotFound
-from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import SkillEntry, SkillResource, SkillUri, is_inside, shown_uri, skill_root, split_uri
 from skillwire.text import clean_line, shown

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from skillwire.access import Caller
-from skillwire.documents import check_json, read_json
+from skillwire.documents import JsonValue, check_json, is_object, read_json
 from skillwire.errors import LimitExceeded
-from skillwire.json_types import JsonValue, is_object
 from skillwire.limits import Limits
 from skillwire.text import shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.json_types import JsonObject
+from skillwire.documents import JsonObject
 from skillwire.limits import Limits
 from skillwire.skill.yaml.scalars import plain_lines
 

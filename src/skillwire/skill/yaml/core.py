@@ -25,9 +25,8 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from skillwire.errors import FormatError, SourceError
-from skillwire.issues import Issue
-from skillwire.json_types import JsonObject, JsonValue
+from skillwire.documents import JsonObject, JsonValue
+from skillwire.errors import FormatError, Issue, SourceError
 from skillwire.limits import Limits
 from skillwire.skill.yaml.diagnose import explain
 from skillwire.skill.yaml.scalars import (

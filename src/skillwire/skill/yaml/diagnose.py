@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from yaml.error import MarkedYAMLError, YAMLError
 
-from skillwire.issues import Issue
+from skillwire.errors import Issue
 from skillwire.text import shown
 
 _COLON = re.compile(r":(?:[ \t]|\Z)")

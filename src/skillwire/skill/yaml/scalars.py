@@ -17,7 +17,7 @@ from itertools import chain
 from sys import intern
 from typing import Final, TypeAlias
 
-from skillwire.json_types import JsonObject, JsonValue
+from skillwire.documents import JsonObject, JsonValue
 
 Scalar: TypeAlias = bool | int | float | str | None
 

@@ -8,10 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError
+from skillwire.documents import JsonValue
+from skillwire.errors import FormatError, Issue, LimitExceeded, Severity, SkillwireError, SourceError
 from skillwire.files import make_folder, write_atomic
-from skillwire.issues import Issue, Severity
-from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import (
     SKILL_FILE,

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final, Protocol
 
-from skillwire.errors import FormatError, SourceError
-from skillwire.issues import Issue, Severity
-from skillwire.json_types import JsonValue
+from skillwire.documents import JsonValue
+from skillwire.errors import FormatError, Issue, Severity, SourceError
 from skillwire.limits import MIB, Limits
 from skillwire.skill import (
     SKILL_FILE,

@@ -26,9 +26,9 @@ from pathlib import Path
 from sys import intern
 from typing import Any, BinaryIO, Final
 
+from skillwire.documents import JsonValue
+from skillwire.errors import Issue, Severity
 from skillwire.files import UNFINISHED, atomic_writer, make_folder
-from skillwire.issues import Issue, Severity
-from skillwire.json_types import JsonValue
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import SKILL_FILE, Digest, SkillEntry, SkillResource, SkillUri
 from skillwire.sources.directory.files import STAMP_BYTES, UNSETTLED, Root

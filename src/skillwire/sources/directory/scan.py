@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
-from skillwire.errors import FormatError
-from skillwire.issues import Issue, Severity
+from skillwire.errors import FormatError, Issue, Severity
 from skillwire.limits import Limits
 from skillwire.skill import (
     SKILL_FILE,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from skillwire.issues import Issue
+from skillwire.errors import Issue
 from skillwire.skill import SKILL_FILE, SkillEntry, SkillResource, SkillUri
 from skillwire.sources.base import DirectoryChild, Problem
 from skillwire.sources.directory.files import STAMP_BYTES, FileRecord, Root, Stamp

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from skillwire.errors import FormatError, LimitExceeded, SourceError
-from skillwire.issues import Issue
+from skillwire.errors import FormatError, Issue, LimitExceeded, SourceError
 from skillwire.limits import Limits
 from skillwire.skill import SKILL_FILE, SkillUri, belongs_to_skill, child_uri, make_uri, shown_uri
 from skillwire.skill.files import is_credential_name
