@@ -1,4 +1,4 @@
-"""All exceptions of Skillwire, grouped by who must act. Issue: one problem with a skill, and how to fix it."""
+"""All exceptions of Skillwire, by who must act. Issue: one problem with a skill, and how to fix it."""
 
 from __future__ import annotations
 
