@@ -14,15 +14,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, as_person
+from command_line import Run, as_person
 from served import Served
-from skillwire.cli import main
 from terminals import Terminal
 
 pytestmark = pytest.mark.process
@@ -156,18 +155,6 @@ class Session:
         terminal.wait_for(says)
         terminal.type("\x03")
         assert terminal.end() in (0, 130), terminal.screen
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    def start(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
 
 
 @pytest.fixture

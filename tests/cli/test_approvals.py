@@ -11,6 +11,7 @@ import pytest
 from command_line import Run, approved, as_person, new_user
 from folder_server import FolderServer
 from terminals import SKILLWIRE, Terminal
+from trees import write_skill
 
 pytestmark = pytest.mark.process
 
@@ -19,19 +20,11 @@ pytestmark = pytest.mark.process
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: FolderServer) -> Path:
     directory = new_user(tmp_path, monkeypatch)
     for name in ("refunds", "returns", "letters"):
-        plant(f"served/{name}", f"How to do {name}.")
+        write_skill(f"served/{name}", body=f"How to do {name}.")
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'[servers.shop]\nurl = "{folders.at("served")}"\n')
     return directory
-
-
-def plant(directory: str, body: str) -> None:
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "SKILL.md").write_text(
-        f"---\nname: {folder.name}\ndescription: Does {folder.name}. Use when asked.\n---\n{body}\n"
-    )
 
 
 def states(run: Run) -> dict[str, str]:
@@ -57,7 +50,7 @@ def test_a_pattern_asks_once_about_the_skills_that_match_and_about_no_other(run:
 def test_what_changed_between_question_and_answer_is_asked_about_again(run: Run, words: list[str]) -> None:
     terminal = Terminal("approve", *words)
     terminal.wait_for("[N]o")
-    plant("served/refunds", "How to keep the money.")
+    write_skill("served/refunds", body="How to keep the money.")
     terminal.type("y\n")
     terminal.wait_for("refunds changed while you were asked, and was not approved.")
     terminal.wait_for("[N]o", 2)
@@ -112,7 +105,7 @@ def test_an_incomplete_or_contradictory_request_is_refused(run: Run, words: list
 
 def test_the_question_about_a_changed_skill_shows_the_difference(run: Run) -> None:
     approved(run, "refunds")
-    plant("served/refunds", "How to do it in dollars.")
+    write_skill("served/refunds", body="How to do it in dollars.")
     terminal = Terminal("load", "refunds")
     terminal.wait_for("refunds from MCP · shop changed since you approved it.")
     terminal.wait_for("show the [d]iff")
@@ -139,7 +132,7 @@ def test_a_yes_for_once_loads_and_leaves_nothing_behind(run: Run) -> None:
 
 def test_a_no_to_a_changed_skill_leaves_it_changed(run: Run) -> None:
     approved(run, "refunds")
-    plant("served/refunds", "Other.")
+    write_skill("served/refunds", body="Other.")
     terminal = Terminal("approve", "refunds")
     terminal.wait_for("[N]o")
     assert "[o]nce" not in terminal.screen
