@@ -139,8 +139,7 @@ def test_a_question_on_the_terminal_names_and_shows_every_file_that_it_covers(
     assert "unbindable" not in terminal.screen
     terminal.type("t\n")
     terminal.wait_for("──── references/limits.md of refunds; shown, not loaded")
-    terminal.wait_for("──── scripts/run.py of refunds; shown, not loaded")
-    terminal.type("y\n")
+    terminal.answer("──── scripts/run.py of refunds; shown, not loaded", "y\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0
     assert run("load", "refunds", *server()).code == 0
