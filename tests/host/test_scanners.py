@@ -47,11 +47,6 @@ ENTRY = checked(files=DATA)
 FILES = [verify_file(ENTRY, file_uri(ENTRY.uri, path), data, DEMO) for path, data in DATA.items()]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clean home without a policy, and nothing scanned yet."""
