@@ -140,12 +140,9 @@ class Session:
     def _talk(self, arguments: list[str]) -> None:
         """A session on a terminal: one message, its answer after a yes, and the end."""
         terminal = Terminal(*arguments, "--plain")
-        terminal.wait_for("Type a message")
-        terminal.type("Write release notes\n")
-        terminal.wait_for("Load it?")
-        terminal.type("y\n")
-        terminal.wait_for("tokens in")
-        terminal.type("/quit\n")
+        terminal.answer("Type a message", "Write release notes\n")
+        terminal.answer("Load it?", "y\n")
+        terminal.answer("tokens in", "/quit\n")
         assert terminal.end() == 0, terminal.screen
 
     @staticmethod

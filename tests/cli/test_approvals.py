@@ -63,8 +63,7 @@ def test_what_changed_between_question_and_answer_is_asked_about_again(run: Run,
     assert terminal.end() == 7
     assert states(run)["refunds"] == "not approved"
     terminal = Terminal("approve", "refunds")
-    terminal.wait_for("[N]o")
-    terminal.type("y\n")
+    terminal.answer("[N]o", "y\n")
     assert terminal.end() == 0
     assert states(run)["refunds"] == "approved"
 
@@ -108,8 +107,7 @@ def test_the_question_about_a_changed_skill_shows_the_difference(run: Run) -> No
     write_skill("served/refunds", body="How to do it in dollars.")
     terminal = Terminal("load", "refunds")
     terminal.wait_for("refunds from MCP · shop changed since you approved it.")
-    terminal.wait_for("show the [d]iff")
-    terminal.type("d\n")
+    terminal.answer("show the [d]iff", "d\n")
     terminal.wait_for("[N]o", after="+How to do it in dollars.")
     assert "-How to do refunds." in terminal.screen
     assert "signature    not signed" in terminal.screen
@@ -121,8 +119,7 @@ def test_the_question_about_a_changed_skill_shows_the_difference(run: Run) -> No
 
 def test_a_yes_for_once_loads_and_leaves_nothing_behind(run: Run) -> None:
     terminal = Terminal("load", "refunds")
-    terminal.wait_for("[o]nce")
-    terminal.type("o\n")
+    terminal.answer("[o]nce", "o\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0
     assert states(run)["refunds"] == "not approved"
@@ -183,8 +180,7 @@ def test_approvals_are_exported_and_imported_after_a_review(run: Run, tmp_path: 
         True,
     )
     terminal = Terminal("approvals", "import", "approvals.json")
-    terminal.wait_for("[y/N]")
-    terminal.type("n\n")
+    terminal.answer("[y/N]", "n\n")
     assert terminal.end() == 7
     assert set(states(run).values()) == {"not approved"}
     assert as_person(run, "approvals", "import", "approvals.json", "--json").document["imported"] == 2

@@ -273,12 +273,18 @@ def test_an_organizations_policy_is_signed_with_sign(run: Run) -> None:
     assert "has no serial or no expires" in run("sign", "policy.toml", "--key", "acme.pem").err
 
 
-def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_policy_acts(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bad_skill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's skill has what a scanner finds, and nothing is scanned yet."""
     monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
     forget(monkeypatch)
     write_skill("served/refunds", body=BAD.decode())
+
+
+@pytest.mark.usefixtures("bad_skill")
+def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_policy_acts(
+    run: Run, tmp_path: Path
+) -> None:
     shown, strict = Path("shown.toml"), Path("strict.toml")
     shown.write_text(HEAD + table(example(tmp_path)))
     strict.write_text(HEAD + table(example(tmp_path), "error"))
@@ -309,12 +315,10 @@ def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_po
     assert run("add", "shop/letters", "--yes", "--policy", strict).code == 0
 
 
+@pytest.mark.usefixtures("bad_skill")
 def test_what_is_pinned_is_scanned_before_it_is_installed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
-    forget(monkeypatch)
-    write_skill("served/refunds", body=BAD.decode())
     assert run("add", "shop/refunds", "shop/letters", "--yes").code == 0
     strict = Path("strict.toml")
     strict.write_text(HEAD + table(example(tmp_path), "error"))
