@@ -264,8 +264,7 @@ def test_uninstall_without_a_name_finds_every_client_and_asks_first(home: Path, 
 def test_uninstall_asks_on_a_terminal(answer: str, code: int, home: Path, run: Run) -> None:
     assert run("install", "cursor")[0] == 0
     terminal = Terminal("gateway", "uninstall", "cursor")
-    terminal.wait_for("Remove this entry? [y]es")
-    terminal.type(f"{answer}\n")
+    terminal.answer("Remove this entry? [y]es", f"{answer}\n")
     assert terminal.end() == code, terminal.screen
     assert ("skillwire" in (home / FILES["cursor"]).read_text()) == (answer == "n")
 
