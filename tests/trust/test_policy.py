@@ -30,12 +30,18 @@ from skillwire.trust import (
     Denied,
     FindingLevel,
     Grants,
+    LayerKind,
     Patterns,
+    Permission,
+    Policy,
+    PolicyLayer,
+    PolicyPublisher,
     Purpose,
     Scan,
     Scanner,
     SignatureState,
     SignatureVerdict,
+    Subject,
     TeamApproval,
     admit,
     approve,
@@ -45,16 +51,7 @@ from skillwire.trust import (
     shown_digest,
     url_name,
 )
-from skillwire.trust.policy import (
-    LayerKind,
-    Permission,
-    Policy,
-    PolicyLayer,
-    PolicyPublisher,
-    Subject,
-    judge,
-    may_run,
-)
+from skillwire.trust.policy import judge, may_run
 
 ENTRY = checked(files={"scripts/pay.py": b"pay"})
 SITE = "https://docs.example.org/mcp"
