@@ -18,6 +18,13 @@ from skillwire.wire import EXTENSION_ID
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 """Protocol versions, and the mode in which the client comes to speak them."""
 
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""What every request of 2026-07-28 says about its client."""
+
 both_eras = pytest.mark.parametrize("version", ERAS)
 
 
@@ -37,6 +44,19 @@ async def connected(target: Any, version: str) -> AsyncGenerator[Client]:
     async with Client(target, mode=mode, extensions=[advertise(EXTENSION_ID)]) as client:
         assert client.protocol_version == version
         yield client
+
+
+def modern_request(method: str, **params: Any) -> dict[str, Any]:
+    """A request of 2026-07-28 as the arguments of `httpx`."""
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": method,
+    }
+    if name := params.get("uri") or params.get("name"):
+        headers["Mcp-Name"] = name
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+    return {"json": body, "headers": headers}
 
 
 async def call(client: Client, method: str, **params: Any) -> dict[str, Any]:

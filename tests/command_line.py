@@ -6,15 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, NamedTuple, TextIO, TypeAlias
 
 import pytest
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     code: int | str | None
     out: str
     err: str
@@ -42,6 +40,7 @@ def runner(
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()
+        assert "Traceback" not in err
         return Ended(ended.value.code, out, err)
 
     return start
@@ -67,6 +66,17 @@ def new_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str = "work"
     directory.mkdir(exist_ok=True)
     monkeypatch.chdir(directory)
     return directory
+
+
+def new_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with nothing in it, which is returned and which no variable moves, and an empty working
+    directory."""
+    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "home"
 
 
 class Person:

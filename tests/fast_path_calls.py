@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from skillwire.server import Address, HttpServer, ServerOptions, SkillServer
+from folder_server import in_task, port_of
+from skillwire.server import ServerOptions, SkillServer
 from skillwire.server.fastpath import FastPath
 from skillwire.server.stdio import serve_lines
 from skillwire.sources import Source
@@ -76,13 +77,8 @@ async def running(
     server = SkillServer(folder, fast=fast, options=ServerOptions(page_size=2, **options), **named)
     if fast:
         server._fast_path.__class__ = CountingFastPath  # pyright: ignore
-    http = HttpServer(server.http_app(), Address("127.0.0.1", 0))
-    task = asyncio.ensure_future(http.serve())
-    try:
-        yield int(http.url.rpartition(":")[2].partition("/")[0]), server
-    finally:
-        http.stop()
-        await task
+    async with in_task(server.http_app()) as http:
+        yield port_of(http), server
 
 
 @pytest.fixture
@@ -148,6 +144,16 @@ class Talk:
         await asyncio.sleep(0)
         self.writer.write(data)
         return await self.answer()
+
+    async def rest(self) -> bytes:
+        """Everything until the server closes the connection."""
+        async with asyncio.timeout(60):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+            finally:
+                self.close()
 
     async def answer(self) -> Any:
         """Status, media type and body of the next answer; the body as JSON where it is that."""

@@ -5,10 +5,12 @@ A folder is read again for every request. So an edit counts from the next one, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from urllib.parse import quote, unquote
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 import anyio
 from anyio.from_thread import start_blocking_portal
@@ -48,6 +50,22 @@ def in_thread(app: Asgi) -> Generator[str]:
         finally:
             portal.call(server.stop)
             serving.result(30)
+
+
+@asynccontextmanager
+async def in_task(app: Asgi, **options: Any) -> AsyncGenerator[HttpServer]:
+    """An application that is served by the event loop of the test until the end of the block."""
+    server = HttpServer(app, Address("127.0.0.1", 0), **options)
+    serving = asyncio.ensure_future(server.serve())
+    try:
+        yield server
+    finally:
+        server.stop()
+        await serving
+
+
+def port_of(server: HttpServer) -> int:
+    return urlsplit(server.url).port or 0
 
 
 async def _respond(scope: Scope, receive: Receive, send: Send) -> None:

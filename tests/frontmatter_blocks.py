@@ -1,13 +1,25 @@
-"""Blocks of frontmatter for tests: how to frame, read and refuse them."""
+"""Blocks of frontmatter for tests: how to frame, read and refuse them; and what else is refused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from skillwire.errors import FormatError
+from skillwire.issues import Issue
 from skillwire.skill import parse_skill_md
+
+
+def only_issue(parse: Callable[[Any], object], given: object) -> Issue:
+    """The one reason that something is refused for, which comes with a fix and can be printed."""
+    with pytest.raises(FormatError) as caught:
+        parse(given)
+    (issue,) = caught.value.issues
+    assert issue.fix
+    assert str(issue).isprintable()
+    return issue
 
 
 def document(block: str, body: str = "") -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,12 +16,13 @@ from mcp.client.extension import advertise
 from mcp.client.streamable_http import streamable_http_client
 
 from clients import ERAS
+from folder_server import in_task
 from simulator import Simulator
 from skillwire.access import Caller, new_token
 from skillwire.access.callers import with_caller
 from skillwire.gateway import Gateway, GatewayOptions
 from skillwire.host import ServerConfig
-from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.server import ServerOptions
 from skillwire.wire import EXTENSION_ID
 
 THOUGHT = 0.32
@@ -109,13 +109,8 @@ def text_of(result: Any) -> str:
 @asynccontextmanager
 async def serving(gateway: Gateway) -> AsyncGenerator[str]:
     """The URL of a gateway that is served over HTTP in this process."""
-    http = HttpServer(gateway.http_app(), Address("127.0.0.1", 0))
-    task = asyncio.ensure_future(http.serve())
-    try:
+    async with in_task(gateway.http_app()) as http:
         yield http.url
-    finally:
-        http.stop()
-        await task
 
 
 def write_callers(path: Path, **callers: dict[str, Any]) -> dict[str, str]:

@@ -379,6 +379,19 @@ def unreachable() -> Simulator:
     return sim
 
 
+def plain_server() -> tuple[Server[Any], list[str]]:
+    """A server with neither skills nor resources, and the methods that it is asked for."""
+    asked: list[str] = []
+    server: Server[Any] = Server("plain")
+
+    async def note(ctx: Any, call_next: CallNext) -> HandlerResult:
+        asked.append(ctx.method)
+        return await call_next(ctx)
+
+    server.middleware.append(note)
+    return server, asked
+
+
 async def agree(question: object) -> bool:
     """A user who says yes to everything."""
     return True

@@ -75,6 +75,11 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._mine, text.encode())
 
+    def answer(self, question: str, text: str) -> None:
+        """Wait for a question and type an answer."""
+        self.wait_for(question)
+        self.type(text)
+
     def end(self) -> int:
         end = time.monotonic() + SECONDS
         while self._take(end):

@@ -14,15 +14,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, as_person
+from command_line import Run, as_person
 from served import Served
-from skillwire.cli import main
 from terminals import Terminal
 
 pytestmark = pytest.mark.process
@@ -141,12 +140,9 @@ class Session:
     def _talk(self, arguments: list[str]) -> None:
         """A session on a terminal: one message, its answer after a yes, and the end."""
         terminal = Terminal(*arguments, "--plain")
-        terminal.wait_for("Type a message")
-        terminal.type("Write release notes\n")
-        terminal.wait_for("Load it?")
-        terminal.type("y\n")
-        terminal.wait_for("tokens in")
-        terminal.type("/quit\n")
+        terminal.answer("Type a message", "Write release notes\n")
+        terminal.answer("Load it?", "y\n")
+        terminal.answer("tokens in", "/quit\n")
         assert terminal.end() == 0, terminal.screen
 
     @staticmethod
@@ -156,18 +152,6 @@ class Session:
         terminal.wait_for(says)
         terminal.type("\x03")
         assert terminal.end() in (0, 130), terminal.screen
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    def start(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
 
 
 @pytest.fixture

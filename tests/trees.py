@@ -10,12 +10,15 @@ from skillwire.skill import DYNAMIC, SkillEntry, digest_of, parse_uri
 from skillwire.sources import DirectorySource, Problem, Root, Source
 
 
-def skill_md(name: str, description: str = "Does a thing. Use when a thing is to be done.") -> bytes:
-    return f"---\nname: {name}\ndescription: {description}\n---\n# {name}\n".encode()
+def skill_md(
+    name: str, description: str = "Does a thing. Use when a thing is to be done.", body: str = ""
+) -> bytes:
+    return f"---\nname: {name}\ndescription: {description}\n---\n{body or f'# {name}'}\n".encode()
 
 
-def write_skill(folder: Path, files: Mapping[str, bytes] | None = None, **fields: str) -> Path:
+def write_skill(folder: str | Path, files: Mapping[str, bytes] | None = None, **fields: str) -> Path:
     """Write a valid skill named like its folder, and further files by their relative path."""
+    folder = Path(folder)
     write(folder / "SKILL.md", skill_md(folder.name, **fields))
     for path, content in (files or {}).items():
         write(folder / path, content)

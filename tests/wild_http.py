@@ -60,6 +60,18 @@ class Call:
 Respond = Callable[[Call], Awaitable[None]]
 
 
+def at(method: str) -> Callable[[Respond], Respond]:
+    """A decorator: answer this method so, and every other honestly."""
+
+    def decorate(respond: Respond) -> Respond:
+        async def choose(call: Call) -> None:
+            await (respond(call) if call.method == method else call.behave())
+
+        return choose
+
+    return decorate
+
+
 @asynccontextmanager
 async def wild_http(respond: Respond) -> AsyncGenerator[tuple[str, list[Call]]]:
     """The URL of a server that answers each request with `respond`, and the requests so far."""

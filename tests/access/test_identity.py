@@ -22,11 +22,6 @@ def sent(*values: bytes) -> list[tuple[bytes, bytes]]:
     return [(b"authorization", value) for value in values]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize(
     ("given", "token"),
     [

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 SETTINGS = OAuthSettings(issuer="https://login.example", audience="https://skills.example/mcp")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Issuer(AccessTokens):
     """Checks with keys that an issuer in this process gives, or does not give."""
 

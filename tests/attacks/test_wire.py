@@ -7,8 +7,10 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -19,7 +21,7 @@ from skillwire.errors import LimitExceeded, SkillwireError, SourceError
 from skillwire.host import ConnectionStatus, ServerConfig, SkillHost
 from skillwire.limits import Limits
 from skillwire.trust import Origin
-from wild_http import Call, wild_http
+from wild_http import Call, Respond, at, wild_http
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +45,18 @@ def honest() -> Simulator:
 
 def state(host: SkillHost, label: str = "evil") -> tuple[ConnectionStatus, str]:
     return next((known.status, known.reason) for known in host.admin.servers() if known.label == label)
+
+
+@asynccontextmanager
+async def visiting(
+    folder: Path, respond: Respond, *, host_options: Any = None, **config: Any
+) -> AsyncGenerator[SkillHost]:
+    """A host at a server over HTTP that answers so, with this configuration of the server."""
+    async with (
+        wild_http(respond) as (url, _),
+        opened(folder, evil=http(url, **config), host_options=host_options) as host,
+    ):
+        yield host
 
 
 def told(host: SkillHost) -> str:
@@ -122,11 +136,9 @@ async def test_a_process_that_does_not_exit_is_killed(tmp_path: Path) -> None:
 async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_path: Path, kind: str) -> None:
     sent = 0
 
+    @at("resources/read")
     async def respond(request: Call) -> None:
         nonlocal sent
-        if request.method != "resources/read":
-            await request.behave()
-            return
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
         if kind == "event stream":
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
@@ -139,10 +151,7 @@ async def test_a_huge_http_answer_is_cut_off_and_fails_one_request_alone(tmp_pat
             await request.stream.send(block if kind == "declared" else b"10000\r\n" + block + b"\r\n")
             sent += len(block)
 
-    async with (
-        wild_http(respond) as (url, _),
-        opened(tmp_path, evil=http(url), host_options=SMALL) as host,
-    ):
+    async with visiting(tmp_path, respond, host_options=SMALL) as host:
         with pytest.raises(LimitExceeded, match="more than 200,000 bytes"):
             await host.load("refunds")
         assert state(host)[0] is ConnectionStatus.READY
@@ -161,10 +170,7 @@ async def test_a_compressed_answer_is_refused_unopened(tmp_path: Path) -> None:
         bomb = gzip.compress(b" " * 50_000_000)
         await request.send("200 OK", bomb, content_type="application/json", content_encoding="gzip")
 
-    async with (
-        wild_http(respond) as (url, _),
-        opened(tmp_path, evil=http(url), host_options=SMALL) as host,
-    ):
+    async with visiting(tmp_path, respond, host_options=SMALL) as host:
         with pytest.raises(LimitExceeded, match="compressed"):
             await host.load("refunds")
         assert state(host)[0] is ConnectionStatus.READY
@@ -180,10 +186,7 @@ async def test_a_redirect_to_another_host_is_not_followed_and_takes_no_token_alo
         async def respond(request: Call) -> None:
             await request.send("307 Temporary Redirect", location=elsewhere)
 
-        async with (
-            wild_http(respond) as (url, _),
-            opened(tmp_path, evil=http(url, token="sk-12345678")) as host,
-        ):
+        async with visiting(tmp_path, respond, token="sk-12345678") as host:
             assert state(host)[0] is ConnectionStatus.FAILED
             assert "edirect" in state(host)[1]
         assert stolen == []
@@ -218,7 +221,7 @@ async def test_a_web_page_instead_of_an_answer_is_reported_once(tmp_path: Path) 
     async def respond(request: Call) -> None:
         await request.send("200 OK", b"<p>Welcome", content_type="text/html; charset=utf-8")
 
-    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
+    async with visiting(tmp_path, respond) as host:
         assert state(host)[1] == (
             "it answers with text/html, which is not MCP: check the path of the URL, often /mcp"
         )
@@ -236,7 +239,7 @@ async def test_an_http_status_is_reported_as_the_reason(tmp_path: Path, status: 
     async def respond(request: Call) -> None:
         await request.send(status, b"<html>\x1b[2J", content_type="text/html")
 
-    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
+    async with visiting(tmp_path, respond) as host:
         assert state(host)[0] is ConnectionStatus.FAILED
         assert reason in state(host)[1]
 
@@ -245,10 +248,8 @@ async def test_an_http_status_is_reported_as_the_reason(tmp_path: Path, status: 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["no head", "no body", "dripping", "event stream"])
 async def test_an_http_answer_that_never_ends_times_out(tmp_path: Path, kind: str) -> None:
+    @at("resources/read")
     async def respond(request: Call) -> None:
-        if request.method != "resources/read":
-            await request.behave()
-            return
         if kind == "no head":
             await anyio.sleep_forever()
         media = "text/event-stream" if kind == "event stream" else "application/json"
@@ -259,10 +260,7 @@ async def test_an_http_answer_that_never_ends_times_out(tmp_path: Path, kind: st
             await anyio.sleep(0.01)
         await anyio.sleep_forever()
 
-    async with (
-        wild_http(respond) as (url, _),
-        opened(tmp_path, evil=http(url, call_seconds=0.5), host_options=SMALL) as host,
-    ):
+    async with visiting(tmp_path, respond, host_options=SMALL, call_seconds=0.5) as host:
         with pytest.raises(SkillwireError, match=r"0\.5 s"):
             await host.load("refunds")
         assert state(host)[0] is ConnectionStatus.READY
@@ -279,10 +277,7 @@ async def test_nonsense_over_http_fails_one_request_and_writes_nothing_to_the_te
         else:
             await request.behave()
 
-    async with (
-        wild_http(respond) as (url, _),
-        opened(tmp_path, evil=http(url, call_seconds=1), host_options=SMALL) as host,
-    ):
+    async with visiting(tmp_path, respond, host_options=SMALL, call_seconds=1) as host:
         result = await call(host, "load_skill", name="refunds")
         assert result.is_error
         assert "\x1b" not in result.text
@@ -303,7 +298,7 @@ async def test_what_the_sdk_logs_about_a_server_is_one_clean_line(
         await request.send("200 OK", b"x", content_type="text/\x1b[2Jowned")
 
     with caplog.at_level(logging.DEBUG, logger="mcp"):
-        async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url)) as host:
+        async with visiting(tmp_path, respond) as host:
             assert state(host)[0] is ConnectionStatus.FAILED
     for record in caplog.records:
         if record.name.startswith("mcp."):
@@ -349,7 +344,7 @@ async def test_one_slow_request_does_not_delay_or_end_the_others(tmp_path: Path)
         else:
             await request.behave()
 
-    async with wild_http(respond) as (url, _), opened(tmp_path, evil=http(url), host_options=SMALL) as host:
+    async with visiting(tmp_path, respond, host_options=SMALL) as host:
         answers: list[str] = []
 
         async def slow() -> None:
@@ -385,10 +380,7 @@ async def test_a_server_that_forgot_the_session_is_connected_again(tmp_path: Pat
         else:
             await request.behave()
 
-    async with (
-        wild_http(respond) as (url, _),
-        opened(tmp_path, evil=http(url, era="legacy"), host_options=SMALL) as host,
-    ):
+    async with visiting(tmp_path, respond, host_options=SMALL, era="legacy") as host:
         with pytest.raises(SourceError, match="forgotten the session"):
             await host.load("refunds")
         async for event in host.log.events():
@@ -455,10 +447,7 @@ async def test_an_open_stream_outlasts_the_timeout_of_a_call(tmp_path: Path) -> 
             await request.behave()
 
     options = {"limits": Limits(min_ttl_seconds=0.05)}
-    async with (
-        wild_http(respond) as (url, _),
-        opened(tmp_path, evil=http(url, call_seconds=0.5), host_options=options) as host,
-    ):
+    async with visiting(tmp_path, respond, host_options=options, call_seconds=0.5) as host:
         await listened.wait()
         with anyio.fail_after(30):
             async for event in host.log.events():
@@ -481,11 +470,9 @@ async def test_unsolicited_messages_over_http_are_counted_and_cut_off(tmp_path: 
     if kind == "requests":
         message = {"jsonrpc": "2.0", "id": "a", "method": "sampling/createMessage", "params": {}}
 
+    @at("skills/list")
     async def respond(request: Call) -> None:
         nonlocal sent
-        if request.method != "skills/list":
-            await request.behave()
-            return
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         await request.stream.send(head)
         block = b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
@@ -494,10 +481,7 @@ async def test_unsolicited_messages_over_http_are_counted_and_cut_off(tmp_path: 
             sent += 1
 
     limits = {"limits": Limits(unasked_messages=50, unasked_messages_per_second=1)}
-    async with (
-        wild_http(respond) as (url, _),
-        opened(tmp_path, evil=http(url), host_options=limits) as host,
-    ):
+    async with visiting(tmp_path, respond, host_options=limits) as host:
         with anyio.fail_after(20):
             async for event in host.log.events():
                 if "more than 50 unsolicited messages" in event.message:

@@ -336,6 +336,13 @@ async def test_a_skill_that_a_message_names_is_sent_with_the_call_that_loads_it(
     assert "The user named" not in str(second.parts[0])
 
 
+async def printed_by(folder: Path, line: str) -> str:
+    """What a command of a new session prints."""
+    async with demo_host(folder) as host:
+        name, _, rest = line.partition(" ")
+        return "\n".join(await SessionCommands(ChatSession(host, demo_model())).run(name, rest))
+
+
 @pytest.mark.parametrize(
     ("line", "printed"),
     [
@@ -352,10 +359,7 @@ async def test_a_skill_that_a_message_names_is_sent_with_the_call_that_loads_it(
     ],
 )
 async def test_a_command_prints_what_it_is_for(tmp_path: Path, line: str, printed: str) -> None:
-    async with demo_host(tmp_path) as host:
-        commands = SessionCommands(ChatSession(host, demo_model()))
-        name, _, rest = line.partition(" ")
-        assert printed in "\n".join(await commands.run(name, rest))
+    assert printed in await printed_by(tmp_path, line)
 
 
 @pytest.mark.parametrize(
@@ -369,11 +373,8 @@ async def test_a_command_prints_what_it_is_for(tmp_path: Path, line: str, printe
     ],
 )
 async def test_a_wrong_command_says_what_is_right(tmp_path: Path, line: str, message: str) -> None:
-    async with demo_host(tmp_path) as host:
-        commands = SessionCommands(ChatSession(host, demo_model()))
-        name, _, rest = line.partition(" ")
-        with pytest.raises(ChatError, match=message.replace("/", "/")):
-            await commands.run(name, rest)
+    with pytest.raises(ChatError, match=message):
+        await printed_by(tmp_path, line)
 
 
 async def test_a_skill_is_a_command_and_its_text_goes_with_the_message(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from command_line import Run, approved, as_person, new_user
 from folder_server import FolderServer
 from terminals import SKILLWIRE, Terminal
+from trees import write_skill
 
 pytestmark = pytest.mark.process
 
@@ -19,19 +20,11 @@ pytestmark = pytest.mark.process
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: FolderServer) -> Path:
     directory = new_user(tmp_path, monkeypatch)
     for name in ("refunds", "returns", "letters"):
-        plant(f"served/{name}", f"How to do {name}.")
+        write_skill(f"served/{name}", body=f"How to do {name}.")
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'[servers.shop]\nurl = "{folders.at("served")}"\n')
     return directory
-
-
-def plant(directory: str, body: str) -> None:
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "SKILL.md").write_text(
-        f"---\nname: {folder.name}\ndescription: Does {folder.name}. Use when asked.\n---\n{body}\n"
-    )
 
 
 def states(run: Run) -> dict[str, str]:
@@ -57,7 +50,7 @@ def test_a_pattern_asks_once_about_the_skills_that_match_and_about_no_other(run:
 def test_what_changed_between_question_and_answer_is_asked_about_again(run: Run, words: list[str]) -> None:
     terminal = Terminal("approve", *words)
     terminal.wait_for("[N]o")
-    plant("served/refunds", "How to keep the money.")
+    write_skill("served/refunds", body="How to keep the money.")
     terminal.type("y\n")
     terminal.wait_for("refunds changed while you were asked, and was not approved.")
     terminal.wait_for("[N]o", 2)
@@ -70,8 +63,7 @@ def test_what_changed_between_question_and_answer_is_asked_about_again(run: Run,
     assert terminal.end() == 7
     assert states(run)["refunds"] == "not approved"
     terminal = Terminal("approve", "refunds")
-    terminal.wait_for("[N]o")
-    terminal.type("y\n")
+    terminal.answer("[N]o", "y\n")
     assert terminal.end() == 0
     assert states(run)["refunds"] == "approved"
 
@@ -112,11 +104,10 @@ def test_an_incomplete_or_contradictory_request_is_refused(run: Run, words: list
 
 def test_the_question_about_a_changed_skill_shows_the_difference(run: Run) -> None:
     approved(run, "refunds")
-    plant("served/refunds", "How to do it in dollars.")
+    write_skill("served/refunds", body="How to do it in dollars.")
     terminal = Terminal("load", "refunds")
     terminal.wait_for("refunds from MCP · shop changed since you approved it.")
-    terminal.wait_for("show the [d]iff")
-    terminal.type("d\n")
+    terminal.answer("show the [d]iff", "d\n")
     terminal.wait_for("[N]o", after="+How to do it in dollars.")
     assert "-How to do refunds." in terminal.screen
     assert "signature    not signed" in terminal.screen
@@ -128,8 +119,7 @@ def test_the_question_about_a_changed_skill_shows_the_difference(run: Run) -> No
 
 def test_a_yes_for_once_loads_and_leaves_nothing_behind(run: Run) -> None:
     terminal = Terminal("load", "refunds")
-    terminal.wait_for("[o]nce")
-    terminal.type("o\n")
+    terminal.answer("[o]nce", "o\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0
     assert states(run)["refunds"] == "not approved"
@@ -139,7 +129,7 @@ def test_a_yes_for_once_loads_and_leaves_nothing_behind(run: Run) -> None:
 
 def test_a_no_to_a_changed_skill_leaves_it_changed(run: Run) -> None:
     approved(run, "refunds")
-    plant("served/refunds", "Other.")
+    write_skill("served/refunds", body="Other.")
     terminal = Terminal("approve", "refunds")
     terminal.wait_for("[N]o")
     assert "[o]nce" not in terminal.screen
@@ -190,8 +180,7 @@ def test_approvals_are_exported_and_imported_after_a_review(run: Run, tmp_path: 
         True,
     )
     terminal = Terminal("approvals", "import", "approvals.json")
-    terminal.wait_for("[y/N]")
-    terminal.type("n\n")
+    terminal.answer("[y/N]", "n\n")
     assert terminal.end() == 7
     assert set(states(run).values()) == {"not approved"}
     assert as_person(run, "approvals", "import", "approvals.json", "--json").document["imported"] == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.cli import main
+from command_line import Run
 from skillwire.cli.commands import commands_of, names
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
@@ -271,14 +271,9 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("command", [command.name for name in names() for command in commands_of(name)])
-def test_every_command_refuses_an_option_that_it_does_not_have(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["skillwire", *command.split(), "--frobnicate"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    assert (ended.value.code, out) == (WRONG, "")
+def test_every_command_refuses_an_option_that_it_does_not_have(command: str, run: Run) -> None:
+    code, out, err = run(*command.split(), "--frobnicate")
+    assert (code, out) == (WRONG, "")
     assert err == (
         f"skillwire {command}: there is no option --frobnicate (see: skillwire {command} --help)\n"
     )
@@ -286,15 +281,9 @@ def test_every_command_refuses_an_option_that_it_does_not_have(
 
 @pytest.mark.process  # One of them names a program to start.
 @pytest.mark.parametrize(("line", "code", "said"), ROWS, ids=[line for line, _, _ in ROWS])
-def test_a_bad_input_is_one_line_that_helps(
-    line: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["skillwire", *line.split()])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    assert (ended.value.code, out) == (code, ""), err
-    assert "Traceback" not in err
+def test_a_bad_input_is_one_line_that_helps(run: Run, line: str, code: int, said: str) -> None:
+    ended, out, err = run(*line.split())
+    assert (ended, out) == (code, ""), err
     [only] = err.splitlines()
     assert only.startswith("skillwire")
     assert said in only, json.dumps(only)

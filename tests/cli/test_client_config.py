@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from skillwire.cli import main
+from command_line import Run
 from skillwire.cli.commands import commands_of
 from skillwire.cli.commands.serving import CLIENTS
 from skillwire.cli.parser import read_words, words_of
@@ -79,17 +78,17 @@ def test_claude_code_gets_a_command_line() -> None:
     assert "'Authorization: Bearer ${MY_TOKEN}'" in shown_entry(claude, PRIVATE)
 
 
-def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def shown(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `skillwire serve` in an empty directory, to show what Cursor needs."""
     monkeypatch.chdir(tmp_path)
+    return lambda *words: run("serve", *words, "--print-config", "cursor")
+
+
+def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(shown: Run, tmp_path: Path) -> None:
     (tmp_path / "skills").mkdir()
-    words = ["serve", "skills", "acme=more", "--no-watch", "--page-size", "7", "--print-config", "cursor"]
-    monkeypatch.setattr(sys, "argv", ["skillwire", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    out, err = capsys.readouterr()
+    code, out, err = shown("skills", "acme=more", "--no-watch", "--page-size", "7")
+    assert code == 0
     arguments = json.loads(out)["mcpServers"]["skills"]["args"]
     behind = arguments[arguments.index("serve") + 1 :]
     assert behind == ["--no-watch", "--page-size=7", str(tmp_path / "skills"), f"acme={tmp_path / 'more'}"]
@@ -107,45 +106,29 @@ def test_serve_prints_the_snippet_with_absolute_paths_and_its_own_options(
     ],
 )
 def test_files_that_options_name_are_found_from_any_directory(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    given: list[str],
-    printed: str,
+    shown: Run, tmp_path: Path, given: list[str], printed: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["skillwire", "serve", *given, "--print-config", "cursor"])
-    with pytest.raises(SystemExit):
-        main()
-    arguments = json.loads(capsys.readouterr().out)["mcpServers"]["skills"]["args"]
+    arguments = shown(*given).document["mcpServers"]["skills"]["args"]
     assert printed.format(tmp_path) in arguments
 
 
-def test_a_client_that_needs_a_token_is_told_where_it_reads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["serve", ".", "--http", "8000", "--token-file", "token.txt", "--print-config", "cursor"]
-    monkeypatch.setattr(sys, "argv", ["skillwire", *words])
-    with pytest.raises(SystemExit):
-        main()
-    assert "reads the token from SKILLWIRE_TOKEN of its environment" in capsys.readouterr().err
+def test_a_client_that_needs_a_token_is_told_where_it_reads_it(shown: Run) -> None:
+    ended = shown(".", "--http", "8000", "--token-file", "token.txt")
+    assert "reads the token from SKILLWIRE_TOKEN of its environment" in ended.err
 
 
-def test_a_client_is_given_the_name_that_others_reach_the_server_by(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["serve", ".", "--http", "0.0.0.0:8711", "--print-config", "cursor"]
-    for more, said in (
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
         (["--allow-host", "skills.example.org"], "http://skills.example.org:8711/mcp"),
         ([], "give it with --allow-host NAME"),
-    ):
-        monkeypatch.setattr(sys, "argv", ["skillwire", *words, *more])
-        with pytest.raises(SystemExit):
-            main()
-        shown = capsys.readouterr()
-        assert said in shown.out + shown.err
+    ],
+)
+def test_a_client_is_given_the_name_that_others_reach_the_server_by(
+    shown: Run, names: list[str], said: str
+) -> None:
+    _, out, err = shown(".", "--http", "0.0.0.0:8711", *names)
+    assert said in out + err
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,16 @@ def environment_in(home: Path) -> dict[str, str]:
     return {**os.environ, **variables, "HOME": str(home), "PATH": path, "LD_LIBRARY_PATH": libraries}
 
 
+def expect_completions(home: Path, shell: str, *words: str) -> None:
+    """A shell that is given the lines as arguments prints what each is completed with."""
+    command = [shell_program(shell), *words, *LINES]
+    ran = subprocess.run(
+        command, cwd=home, env=environment_in(home), capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines() == list(LINES.values())
+    assert ran.stderr == ""
+
+
 @pytest.mark.process
 def test_bash_completes_commands_options_and_names(home: Path) -> None:
     script = """
@@ -103,31 +113,13 @@ def test_bash_completes_commands_options_and_names(home: Path) -> None:
             echo "${COMPREPLY[*]}"
         done
     """
-    ran = subprocess.run(
-        [shell_program("bash"), "-c", script, "bash", *LINES],
-        cwd=home,
-        env=environment_in(home),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stdout.splitlines() == list(LINES.values())
-    assert ran.stderr == ""
+    expect_completions(home, "bash", "-c", script, "bash")
 
 
 @pytest.mark.process
 def test_fish_completes_commands_options_and_names(home: Path) -> None:
     script = "skillwire config completion fish | source; for line in $argv; complete -C $line; end"
-    ran = subprocess.run(
-        [shell_program("fish"), "--no-config", "-c", script, *LINES],
-        cwd=home,
-        env=environment_in(home),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stdout.splitlines() == list(LINES.values())
-    assert ran.stderr == ""
+    expect_completions(home, "fish", "--no-config", "-c", script)
 
 
 @pytest.mark.process

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, person, runner
-from skillwire.cli import main
+from command_line import Ended, Run, as_person, runner
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +105,7 @@ TEXT = b"---\nname: refunds\ndescription: Refund an order.\n---\nDo it.\n"
 
 @pytest.mark.process
 def test_approvals_are_counted_and_each_server_is_named_with_its_protocol(
-    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skill = home / "skills/refunds/SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -120,10 +119,7 @@ def test_approvals_are_counted_and_each_server_is_named_with_its_protocol(
         "utf-8",
     )
     for words in (["list"], ["approve", "shop/refunds"]):  # The first fills the cache.
-        monkeypatch.setattr(sys, "argv", ["skillwire", *words])
-        with pytest.raises(SystemExit) as approved, person("y"):
-            main()
-        assert approved.value.code == 0
+        assert as_person(runner(monkeypatch, capsys), *words).code == 0
     run("--no-servers")
     ended = run("--json", "--timeout", "20")
     said = {one["message"] for one in findings(ended, "ok")}

@@ -12,13 +12,12 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillwire.cli import main
+from command_line import Ended, Run
 from skillwire.cli.commands import commands_of
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import PROFILES
@@ -26,14 +25,10 @@ from skillwire.skill import PROFILES
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "skills"
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int | str | None
-    out: str
-    err: str
-
+class Linted(Ended):
     @property
     def document(self) -> dict[str, Any]:
+        """What it printed, with issues or without."""
         return json.loads(self.out)
 
     @property
@@ -43,24 +38,14 @@ class Ended:
         return [(issue["severity"], issue["rule"], issue["line"]) for issue in issues]
 
 
-Lint = Callable[..., Ended]
+Lint = Callable[..., Linted]
 
 
 @pytest.fixture
-def lint(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Ended]:
+def lint(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lint:
     """Run `skillwire lint` in a directory of its own."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", "lint", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return run
+    return lambda *words: Linted(*run("lint", *words))
 
 
 def plant(
@@ -407,24 +392,16 @@ def test_a_huge_sparse_file_costs_no_memory(lint: Lint) -> None:
     assert peak < 100_000_000
 
 
-def test_new_writes_a_skill_that_passes_once_it_is_edited_and_never_overwrites(
-    lint: Lint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def new(*arguments: str) -> tuple[object, str]:
-        monkeypatch.setattr(sys, "argv", ["skillwire", "new", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, "".join(capsys.readouterr())
-
-    assert new("skills/release-notes")[0] == 0
+def test_new_writes_a_skill_that_passes_once_it_is_edited_and_never_overwrites(run: Run, lint: Lint) -> None:
+    assert run("new", "skills/release-notes").code == 0
     assert lint("skills").code == 0
     assert lint("skills", "--strict").code == 1
     assert {rule for _, rule, _ in lint("skills", "--json").rules} == {"template"}
     written = Path("skills/release-notes/SKILL.md").read_bytes()
-    code, said = new("skills/release-notes")
+    code, _, said = run("new", "skills/release-notes")
     assert (code, Path("skills/release-notes/SKILL.md").read_bytes()) == (4, written)
     assert "already exists" in said
-    assert new("skills/Bad Name")[0] == 3
+    assert run("new", "skills/Bad Name").code == 3
     assert not Path("skills/Bad Name").exists()
 
 

@@ -134,12 +134,9 @@ def test_a_login_in_the_browser_gives_access_and_logout_ends_it(
     assert skills(run("list", "--json")) == []
 
 
+@pytest.mark.usefixtures("browser")
 def test_tokens_go_into_the_keyring_where_there_is_one(
-    run: Run,
-    server: AuthorizationServer,
-    browser: list[str],
-    home: Path,
-    keyring_of_the_system: MemoryKeyring,
+    run: Run, server: AuthorizationServer, home: Path, keyring_of_the_system: MemoryKeyring
 ) -> None:
     run("servers", "add", "--no-check", "shop", server.url)
     login = run("servers", "login", "shop", "--json").document["login"]
@@ -153,12 +150,9 @@ def test_tokens_go_into_the_keyring_where_there_is_one(
     assert keyring_of_the_system.passwords == {}
 
 
+@pytest.mark.usefixtures("browser")
 def test_without_a_working_keyring_tokens_go_into_the_file(
-    run: Run,
-    server: AuthorizationServer,
-    browser: list[str],
-    home: Path,
-    keyring_of_the_system: MemoryKeyring,
+    run: Run, server: AuthorizationServer, home: Path, keyring_of_the_system: MemoryKeyring
 ) -> None:
     keyring_of_the_system.fails = True
     run("servers", "add", "--no-check", "shop", server.url)

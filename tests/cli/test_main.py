@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import Run
 from skillwire.cli import main
 from skillwire.cli.output import write_bytes
 from skillwire.version import VERSION
@@ -30,13 +31,10 @@ from skillwire.version import VERSION
     ],
 )
 def test_a_mistyped_command_is_one_line_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+    run: Run, arguments: list[str], complaint: str
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["skillwire", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+    code, out, err = run(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(complaint)
     assert err.rstrip().endswith("--help)")
 
@@ -61,16 +59,10 @@ def test_a_mistyped_command_is_one_line_and_exit_code_2(
         (["-V"], f"skillwire {VERSION}"),
     ],
 )
-def test_help_and_version_are_printed_on_request(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["skillwire", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
+def test_help_and_version_are_printed_on_request(run: Run, arguments: list[str], said: str) -> None:
+    code, out, err = run(*arguments)
     assert said in out
-    assert err == ""
-    assert ended.value.code == 0
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.process

@@ -141,8 +141,7 @@ def test_a_terminal_that_an_agent_allocates_approves_nothing(
     assert run("approvals", "list", "--json").document["approvals"] == []
     # The same command is asked about in a terminal of a person.
     terminal = Terminal("approve", "notes")
-    terminal.wait_for("[N]o")
-    terminal.type("y\n")
+    terminal.answer("[N]o", "y\n")
     assert terminal.end() == 0
     assert len(run("approvals", "list", "--json").document["approvals"]) == 1
 
@@ -345,8 +344,7 @@ def test_an_answer_is_read_from_the_terminal_and_not_from_standard_input(
     script = f"{sys.executable} -m skillwire approve notes < {tmp_path}/yes 2> {tmp_path}/errors"
     terminal = Terminal("-c", script, program="/bin/sh")
     # The question is shown where it is answered, wherever standard error goes.
-    terminal.wait_for("[N]o")
-    terminal.type("n\n")
+    terminal.answer("[N]o", "n\n")
     assert terminal.end() == 7, terminal.screen
     assert run("approvals", "list", "--json").document["approvals"] == []
 
@@ -356,8 +354,7 @@ def test_what_was_typed_before_the_question_is_no_answer(run: Run, folders: Fold
     user_config(f'[servers.shop]\nurl = "{folders.at("team")}"\n')
     terminal = Terminal("approve", "notes")
     terminal.type("y\n")
-    terminal.wait_for("[N]o")
-    terminal.type("n\n")
+    terminal.answer("[N]o", "n\n")
     assert terminal.end() == 7
     assert run("approvals", "list", "--json").document["approvals"] == []
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
-from command_line import Ended, Run, approved, as_person
+from command_line import Run, approved, as_person, new_user
 from environments import bubblewrap
 from folder_server import FolderServer
 from scanning import BAD, example, forget, table
-from skillwire.cli import main
 from skillwire.host import policies
 from skillwire.host.policies import policy_log
+from trees import write_skill
 
 pytestmark = pytest.mark.process
 
@@ -27,17 +26,13 @@ Write: TypeAlias = Callable[[str], None]
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: FolderServer) -> Path:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    directory = tmp_path / "work"
-    directory.mkdir()
-    monkeypatch.chdir(directory)
+    directory = new_user(tmp_path, monkeypatch)
     monkeypatch.setattr(policies, "_current", None)
     monkeypatch.setattr(policies, "_named", ())
     monkeypatch.setattr(policies, "MACHINE_FILE", tmp_path / "etc/policy.toml")
     monkeypatch.setattr(policies, "check_owner", lambda path: None)  # tests/host/test_policies.py has it.
     for name in ("refunds", "letters"):
-        plant(f"served/{name}", f"How to do {name}.")
+        write_skill(f"served/{name}", body=f"How to do {name}.")
     config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'[servers.shop]\nurl = "{folders.at("served")}"\n')
@@ -54,26 +49,6 @@ def machine(tmp_path: Path) -> Write:
         file.write_text(HEAD + text)
 
     return write
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
-
-
-def plant(directory: str, body: str) -> None:
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "SKILL.md").write_text(
-        f"---\nname: {folder.name}\ndescription: Does {folder.name}. Use when asked.\n---\n{body}\n"
-    )
 
 
 def statuses(run: Run) -> dict[str, str]:
@@ -139,7 +114,7 @@ def test_a_policy_in_the_mode_report_refuses_nothing_and_writes_what_it_would_ha
     ["[sources", "[sources]\nallow = ['docs.example.org']", "[surces]\nallow = []", "mode = 'off'"],
 )
 def test_a_policy_with_a_mistake_refuses_everything(run: Run, machine: Write, text: str) -> None:
-    plant("own/mine", "My own.")
+    write_skill("own/mine", body="My own.")
     machine(text)
     for words in (("load", "letters"), ("load", "mine", "--dir", "own")):
         ended = run(*words)
@@ -152,7 +127,7 @@ def test_sync_rollback_and_update_do_not_install_what_is_revoked(run: Run, machi
     assert run("add", "shop/refunds", "--yes").code == 0
     before = run("list", "--installed", "--json").document
     digest = before["skills"][0]["digest"]
-    plant("served/refunds", "Another way.")
+    write_skill("served/refunds", body="Another way.")
     assert run("update", "--yes").code == 0
     machine(f'[revoked]\n"{digest}" = "leaks keys"')
     back = run("rollback", "refunds")
@@ -171,8 +146,8 @@ def test_sync_rollback_and_update_do_not_install_what_is_revoked(run: Run, machi
 
 
 def test_what_lies_in_a_folder_is_governed_too(run: Run, machine: Write) -> None:
-    plant(".agents/skills/local", "Of the project.")
-    plant("own/mine", "My own.")
+    write_skill(".agents/skills/local", body="Of the project.")
+    write_skill("own/mine", body="My own.")
     machine('[sources]\nallow = ["folder:project"]')
     assert run("load", "mine", "--dir", "own").code == 15
     assert approved(run, "local").code == 0
@@ -278,7 +253,7 @@ def test_a_developer_asks_a_team_which_signs_and_cannot_approve_alone(run: Run, 
     assert "signed by team of the policy" in run("approvals", "import", "signed.json").out
     assert run("load", "refunds").code == 0
     assert "approved (by team on " in run("list").out
-    plant("served/refunds", "Another way.")
+    write_skill("served/refunds", body="Another way.")
     assert run("load", "refunds").code == 15, "an approval is for exactly these files"
 
 
@@ -298,12 +273,18 @@ def test_an_organizations_policy_is_signed_with_sign(run: Run) -> None:
     assert "has no serial or no expires" in run("sign", "policy.toml", "--key", "acme.pem").err
 
 
-def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_policy_acts(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bad_skill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's skill has what a scanner finds, and nothing is scanned yet."""
     monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
     forget(monkeypatch)
-    plant("served/refunds", BAD.decode())
+    write_skill("served/refunds", body=BAD.decode())
+
+
+@pytest.mark.usefixtures("bad_skill")
+def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_policy_acts(
+    run: Run, tmp_path: Path
+) -> None:
     shown, strict = Path("shown.toml"), Path("strict.toml")
     shown.write_text(HEAD + table(example(tmp_path)))
     strict.write_text(HEAD + table(example(tmp_path), "error"))
@@ -334,12 +315,10 @@ def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_po
     assert run("add", "shop/letters", "--yes", "--policy", strict).code == 0
 
 
+@pytest.mark.usefixtures("bad_skill")
 def test_what_is_pinned_is_scanned_before_it_is_installed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
-    forget(monkeypatch)
-    plant("served/refunds", BAD.decode())
     assert run("add", "shop/refunds", "shop/letters", "--yes").code == 0
     strict = Path("strict.toml")
     strict.write_text(HEAD + table(example(tmp_path), "error"))

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from command_line import Person, Run, as_person, hiding
+from command_line import Person, Run, as_person, hiding, new_home
 from skillwire.host import state_paths
 from terminals import SKILLWIRE, Terminal
+from trees import write_skill
 
 SECRET = "s3cr3t"
 PROJECT = Path("skillwire.toml")
@@ -26,27 +27,12 @@ CLIENTS = {
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    directory = tmp_path / "home"
-    monkeypatch.setenv("HOME", str(directory))
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    return directory
+    return new_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def run(run: Run) -> Run:
     return hiding(run, lambda: [SECRET])
-
-
-def plant(directory: str) -> None:
-    folder = Path(directory)
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text(
-        f"---\nname: {folder.name}\ndescription: Does it.\n---\nDo it.\n", "utf-8"
-    )
 
 
 def write(path: str, text: str) -> None:
@@ -65,9 +51,9 @@ def labels(document: dict[str, Any]) -> list[str]:
 
 @pytest.mark.process
 def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Path) -> None:
-    plant("served/refunds")
-    plant(".agents/skills/notes")
-    plant("more/letters")
+    write_skill("served/refunds")
+    write_skill(".agents/skills/notes")
+    write_skill("more/letters")
     PROJECT.write_text(f'directories = ["more"]\ndisabled = ["noise"]\n{EVIL}', "utf-8")
     own = f'[servers.mine]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "{Path.cwd()}/served"]\n'
     write(str(home / ".config/skillwire/skillwire.toml"), own)
@@ -226,8 +212,8 @@ def states(run: Run) -> dict[str, str]:
 
 
 def test_one_decision_covers_servers_directories_and_skills(run: Run) -> None:
-    plant(".agents/skills/notes")
-    plant("more/letters")
+    write_skill(".agents/skills/notes")
+    write_skill("more/letters")
     PROJECT.write_text('directories = ["more"]\n[servers.docs]\nurl = "https://docs.example/mcp"\n', "utf-8")
     shown = run("trust")
     assert shown.code == 7
@@ -250,7 +236,7 @@ def test_one_decision_covers_servers_directories_and_skills(run: Run) -> None:
 
 
 def test_directories_of_a_file_without_servers_can_be_trusted(run: Run) -> None:
-    plant("more/letters")
+    write_skill("more/letters")
     PROJECT.write_text('directories = ["more"]\n', "utf-8")
     ended = run("list")
     assert "letters" not in ended.out
@@ -266,7 +252,7 @@ def test_directories_of_a_file_without_servers_can_be_trusted(run: Run) -> None:
 
 
 def test_trust_grants_no_tools_and_no_code(run: Run) -> None:
-    plant(".agents/skills/notes")
+    write_skill(".agents/skills/notes")
     text = Path(".agents/skills/notes/SKILL.md")
     text.write_text(text.read_text().replace("description", "allowed-tools: Bash\ndescription"), "utf-8")
     assert "the tools Bash, which trust does not grant" in as_person(run, "trust").err
@@ -279,21 +265,21 @@ def test_trust_grants_no_tools_and_no_code(run: Run) -> None:
 
 
 def test_a_skill_that_changes_or_comes_is_not_trusted(run: Run) -> None:
-    plant(".agents/skills/notes")
+    write_skill(".agents/skills/notes")
     as_person(run, "trust")
     Path(".agents/skills/notes/more.md").write_text("More.\n")
-    plant(".agents/skills/late")
+    write_skill(".agents/skills/late")
     assert states(run) == {"notes": "changed", "late": "not approved"}
 
 
 def test_what_is_trusted_is_what_was_shown_and_nothing_later(run: Run) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    plant(".agents/skills/notes")
+    write_skill(".agents/skills/notes")
     assert as_person(run, "trust", answers=("n",)).code == 7
     assert states(run)["notes"] == "not approved"
 
     def meanwhile() -> None:
-        plant(".agents/skills/late")
+        write_skill(".agents/skills/late")
         PROJECT.write_text(EVIL + "# x\n", "utf-8")
 
     class Late(Person):
@@ -312,7 +298,7 @@ def test_trust_of_a_project_is_listed_and_revoked_from_anywhere(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    plant(".agents/skills/notes")
+    write_skill(".agents/skills/notes")
     as_person(run, "trust")
     project = Path.cwd()
     other = tmp_path / "other"
@@ -338,14 +324,14 @@ def test_trust_of_a_project_is_listed_and_revoked_from_anywhere(
 def test_the_users_home_needs_no_trust(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir()
     monkeypatch.chdir(home)
-    plant(".agents/skills/mine")
+    write_skill(".agents/skills/mine")
     assert "nothing to trust" in run("trust").err
     assert states(run) == {"mine": "own files"}
 
 
 @pytest.mark.parametrize("directory", ["../out", "${HOME}/out", "/", "~"])
 def test_a_directory_outside_the_project_is_shown_and_never_read(run: Run, directory: str) -> None:
-    plant("../out/letters")
+    write_skill("../out/letters")
     PROJECT.write_text(f'directories = ["{directory}"]\n', "utf-8")
     shown = as_person(run, "trust").err
     assert f"│ {directory}" in shown
@@ -356,7 +342,7 @@ def test_a_directory_outside_the_project_is_shown_and_never_read(run: Run, direc
 
 @pytest.mark.process
 def test_a_skill_that_changes_while_the_question_is_open_is_not_approved(run: Run) -> None:
-    plant(".agents/skills/notes")
+    write_skill(".agents/skills/notes")
     terminal = Terminal("trust")
     terminal.wait_for("[y/N]")
     Path(".agents/skills/notes/SKILL.md").write_text(

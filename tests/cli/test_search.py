@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from command_line import Run, runner
 from sample_entries import skill_md
-from skillwire.cli import main
 from trees import write
-
-Search = Callable[..., tuple[object, str, str]]
 
 
 @pytest.fixture
-def search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Search:
-    """Run `skillwire search` over the directories `mine` and `team`; gives exit code, output and errors."""
+def search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run `skillwire search` over the directories `mine` and `team`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
@@ -31,19 +27,12 @@ def search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
         folder = tmp_path / place
         write(folder / "SKILL.md", skill_md(folder.name, description, "Call kubectl.\n"))
 
-    def run(*arguments: str) -> tuple[object, str, str]:
-        places = ["--no-default-directories", "--dir", "mine", "--dir", "team"]
-        monkeypatch.setattr(sys, "argv", ["skillwire", "search", *arguments, *places])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return run
+    places = ("--no-default-directories", "--dir", "mine", "--dir", "team")
+    return runner(monkeypatch, capsys, "search", after=places)
 
 
 @pytest.mark.requirement("SEC-11")
-def test_skills_are_shown_best_first_with_origin_and_passage(search: Search) -> None:
+def test_skills_are_shown_best_first_with_origin_and_passage(search: Run) -> None:
     assert search("refund") == (
         0,
         "refunds  local · mine\n"
@@ -54,7 +43,7 @@ def test_skills_are_shown_best_first_with_origin_and_passage(search: Search) -> 
     )
 
 
-def test_partial_matches_are_listed_separately(search: Search) -> None:
+def test_partial_matches_are_listed_separately(search: Run) -> None:
     code, out, _ = search("refund", "order")
     assert code == 0
     whole, _, some = out.partition("Match only some of the words:\n")
@@ -63,17 +52,17 @@ def test_partial_matches_are_listed_separately(search: Search) -> None:
     assert "refunds  local · mine" in some
 
 
-def test_one_origin_or_a_number_of_skills_can_be_asked_for(search: Search) -> None:
+def test_one_origin_or_a_number_of_skills_can_be_asked_for(search: Run) -> None:
     assert search("refund", "--on", "team")[1].startswith("team/orders")
     assert search("order", "--limit", "1")[1].count("local") == 1
 
 
-def test_names_are_those_of_a_style(search: Search) -> None:
+def test_names_are_those_of_a_style(search: Run) -> None:
     code, output, _ = search("refund", "--style", "goose", "--on", "team")
     assert (code, output.splitlines()[0]) == (0, "team__orders  local · team")
 
 
-def test_json_has_the_skills_in_order(search: Search) -> None:
+def test_json_has_the_skills_in_order(search: Run) -> None:
     document = json.loads(search("refund", "--json")[1])
     found = [(skill["handle"], skill["snippet"], skill["partial"]) for skill in document["skills"]]
     assert found == [
@@ -83,7 +72,7 @@ def test_json_has_the_skills_in_order(search: Search) -> None:
     assert [problem["kind"] for problem in document["problems"]] == ["collision"]
 
 
-def test_no_match_is_reported_and_is_not_an_error(search: Search) -> None:
+def test_no_match_is_reported_and_is_not_an_error(search: Run) -> None:
     assert search("zebra") == (0, "No skill seems to fit. Try other words, or fewer.\n", "")
 
 
@@ -95,7 +84,7 @@ def test_no_match_is_reported_and_is_not_an_error(search: Search) -> None:
         pytest.param(["refund", "--limit", "0"], 2, "--limit", id="no skills wanted"),
     ],
 )
-def test_a_mistake_is_one_line(search: Search, arguments: list[str], code: int, said: str) -> None:
+def test_a_mistake_is_one_line(search: Run, arguments: list[str], code: int, said: str) -> None:
     ended, out, err = search(*arguments)
     assert (ended, out) == (code, "")
     assert said in err
@@ -103,7 +92,7 @@ def test_a_mistake_is_one_line(search: Search, arguments: list[str], code: int, 
 
 
 @pytest.mark.process
-def test_a_server_that_could_not_be_asked_is_named(search: Search) -> None:
+def test_a_server_that_could_not_be_asked_is_named(search: Run) -> None:
     code, out, err = search("refund", "--server", "gone=/nonexistent/program")
     assert code == 0
     assert out.startswith("refunds")

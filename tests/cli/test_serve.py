@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from mcp import Client, StdioServerParameters
 
+from clients import modern_request
 from served import INITIALIZE, PATIENCE, serving, serving_http, serving_stdio
 from skillwire.cli import main
 from skillwire.cli import serve as serve_module
@@ -526,20 +527,9 @@ def test_options_for_sharing_that_mean_nothing_are_refused(
 def status_for(url: str, token: str) -> int:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE)
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    message = {"jsonrpc": "2.0", "id": 1, "method": "skills/list", "params": {"_meta": meta}}
-    headers = {
-        "Authorization": f"Bearer {token}",
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "skills/list",
-    }
-    connection.request("POST", parts.path, body=json.dumps(message), headers=headers)
+    request = modern_request("skills/list")
+    headers = {**request["headers"], "Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection.request("POST", parts.path, body=json.dumps(request["json"]), headers=headers)
     status = connection.getresponse().status
     connection.close()
     return status

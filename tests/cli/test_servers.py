@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Run, approved, as_person, hiding
+from command_line import Run, approved, as_person, hiding, new_home
 from folder_server import FolderServer
 from skillwire.host import ServerAddress
 from skillwire.host.config.text import parse_config
 from terminals import Terminal
+from trees import write_skill
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECRET = "s3cr3t"
@@ -21,16 +22,7 @@ PROJECT = Path("skillwire.toml")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    directory = tmp_path / "home"
-    monkeypatch.setenv("HOME", str(directory))
-    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    return directory
+    return new_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -44,14 +36,6 @@ def user_file(home: Path) -> Path:
 
 def places(file: Path) -> dict[str, ServerAddress | None]:
     return {label: text.place for label, text in parse_config(file.read_text("utf-8"), file).servers.items()}
-
-
-def plant(directory: str) -> None:
-    folder = Path(directory)
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text(
-        f"---\nname: {folder.name}\ndescription: Does it.\n---\nDo it.\n", "utf-8"
-    )
 
 
 def test_a_url_and_a_command_are_added_to_the_project_or_the_users_file(run: Run, home: Path) -> None:
@@ -109,7 +93,7 @@ def test_a_list_that_the_users_own_rules_emptied_says_which_rule_and_how_to_chan
     run: Run, home: Path, rules: str, words: str
 ) -> None:
     for name in ("a", "b"):
-        plant(f"served/{name}")
+        write_skill(f"served/{name}")
     user_file(home).parent.mkdir(parents=True)
     server = f'command = "{SKILLWIRE}"\nargs = ["serve", "{Path("served").absolute()}"]'
     user_file(home).write_text(f"[servers.shop]\n{server}\n{rules}\n", "utf-8")
@@ -200,7 +184,7 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
 
 @pytest.mark.process
 def test_check_reports_the_status_of_each_server(run: Run) -> None:
-    plant("served/refunds")
+    write_skill("served/refunds")
     run("servers", "add", "--no-check", "shop", "--", SKILLWIRE, "serve", "served")
     run("servers", "add", "--no-check", "dead", "--", "nosuchcommand")
     checked = run("servers", "list", "--check")
@@ -219,7 +203,7 @@ def test_without_servers_the_output_says_what_to_do(run: Run) -> None:
 @pytest.mark.process
 @pytest.mark.requirement("SEC-8")
 def test_removing_a_server_deletes_its_cache_and_approvals(run: Run) -> None:
-    plant("served/refunds")
+    write_skill("served/refunds")
     run("servers", "add", "--no-check", "shop", "--", SKILLWIRE, "serve", "served")
     approved(run, "refunds")
     assert run("load", "refunds").code == 0
@@ -235,7 +219,7 @@ def test_removing_a_server_deletes_its_cache_and_approvals(run: Run) -> None:
 
 @pytest.mark.process
 def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home: Path) -> None:
-    plant("served/refunds")
+    write_skill("served/refunds")
     run(
         "servers",
         "add",
@@ -308,7 +292,7 @@ def test_import_of_a_name_that_was_not_found_is_refused(run: Run) -> None:
 
 @pytest.mark.process
 def test_list_from_clients_asks_them_all_and_writes_nothing(run: Run, home: Path) -> None:
-    plant("served/refunds")
+    write_skill("served/refunds")
     Path(".mcp.json").write_text(CLIENT, "utf-8")
     as_person(run, "trust")
     before = sorted(str(path) for path in Path().rglob("*"))
@@ -488,7 +472,7 @@ def test_on_a_terminal_the_person_decides_about_a_secret(answer: str, in_clear: 
 
 @pytest.mark.process
 def test_a_server_is_asked_once_when_it_is_added(run: Run, folders: FolderServer) -> None:
-    plant("served/refunds")
+    write_skill("served/refunds")
     added = run("servers", "add", "shop", folders.at("served"))
     assert added.code == 0
     assert "It answers, with 1 skill." in added.out

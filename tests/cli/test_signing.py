@@ -21,6 +21,12 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+def sign_a_skill(run: Run) -> None:
+    """Sign one of the samples with the new key of a publisher."""
+    run("sign", "--new-key", "acme.pem")
+    run("sign", "skills/code-review", "--key", "acme.pem")
+
+
 def test_a_folder_is_signed_and_checked_and_a_change_is_named(run: Run, work: Path) -> None:
     made = run("sign", "--new-key", "acme.pem")
     assert made.code == 0
@@ -41,8 +47,7 @@ def test_a_folder_is_signed_and_checked_and_a_change_is_named(run: Run, work: Pa
 def test_a_skill_of_a_server_is_checked_by_a_publisher_of_the_configuration(
     run: Run, work: Path, folders: FolderServer
 ) -> None:
-    run("sign", "--new-key", "acme.pem")
-    run("sign", "skills/code-review", "--key", "acme.pem")
+    sign_a_skill(run)
     (work / "config.toml").write_text('[publishers.acme]\nkey = "acme.pub"\n')
     host = (
         "--config",
@@ -148,8 +153,7 @@ def test_a_key_is_never_replaced(run: Run) -> None:
 
 @pytest.mark.process
 def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path, folders: FolderServer) -> None:
-    run("sign", "--new-key", "acme.pem")
-    run("sign", "skills/code-review", "--key", "acme.pem")
+    sign_a_skill(run)
     run("sign", "skills/git-commit-review", "--key", "acme.pem")
     (work / "skills/git-commit-review/more.md").write_text("More.\n")
     run("sign", "--new-key", "other.pem")
@@ -185,8 +189,7 @@ def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path, folders: 
 def test_what_a_required_publisher_did_not_sign_is_listed_as_refused(
     run: Run, work: Path, folders: FolderServer
 ) -> None:
-    run("sign", "--new-key", "acme.pem")
-    run("sign", "skills/code-review", "--key", "acme.pem")
+    sign_a_skill(run)
     (work / "config.toml").write_text(
         f'[publishers.acme]\nkey = "acme.pub"\n[servers.docs]\nurl = "{folders.at("skills")}"\n'
         'require = "acme"\n'
@@ -208,8 +211,7 @@ def test_what_a_required_publisher_did_not_sign_is_listed_as_refused(
 
 
 def test_a_directory_can_require_a_publisher(run: Run, work: Path) -> None:
-    run("sign", "--new-key", "acme.pem")
-    run("sign", "skills/code-review", "--key", "acme.pem")
+    sign_a_skill(run)
     (work / "config.toml").write_text(
         f'[publishers.acme]\nkey = "acme.pub"\n[sources."{work}/skills"]\nrequire = "acme"\n'
     )

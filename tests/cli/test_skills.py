@@ -430,8 +430,7 @@ def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run, 
     assert "the tools Bash, which a yes does not grant" in terminal.screen
     assert "<untrusted_skill" not in terminal.screen
     terminal.type("t\n")
-    terminal.wait_for("│ Pay back.\r\n────\r\nLoad it?")
-    terminal.type("y\n")
+    terminal.answer("│ Pay back.\r\n────\r\nLoad it?", "y\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0
     assert (
@@ -444,8 +443,7 @@ def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run, 
 def test_anything_but_a_yes_is_a_no(answer: str, serving: Serving) -> None:
     plant("served/refunds")
     terminal = Terminal("load", "refunds", "--server", serving())
-    terminal.wait_for("[N]o")
-    terminal.type(answer)
+    terminal.answer("[N]o", answer)
     assert terminal.end() == 7
     assert "<untrusted_skill" not in terminal.screen
 
@@ -455,8 +453,7 @@ def test_a_yes_that_was_typed_before_the_question_does_not_count(serving: Servin
     plant("served/refunds")
     terminal = Terminal("load", "refunds", "--server", serving())
     terminal.type("y\n")
-    terminal.wait_for("[N]o")
-    terminal.type("n\n")
+    terminal.answer("[N]o", "n\n")
     assert terminal.end() == 7
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command_line import person
+from command_line import Run, person, runner
 from folder_server import FolderServer
-from skillwire.cli import main
 from trees import write, write_skill
-
-Run = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture
@@ -34,15 +29,7 @@ def run(
     write_skill(tmp_path / "work/served/db/migrate", {"guide.md": b"More."})
     monkeypatch.chdir(tmp_path / "work")
 
-    def start(command: str, *arguments: str) -> tuple[int | str | None, str, str]:
-        server = f"shop={folders.at('served')}"
-        monkeypatch.setattr(sys, "argv", ["skillwire", command, *arguments, "--server", server])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return start
+    return runner(monkeypatch, capsys, after=("--server", f"shop={folders.at('served')}"))
 
 
 @pytest.mark.process

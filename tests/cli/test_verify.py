@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from command_line import Ended, Run, runner
-from interop.processes import SKILLWIRE, listening
+from interop.processes import SKILLWIRE
+from served import serving_http
 from skillwire.conformance import RULES
 
 TESTS = Path(__file__).parent.parent
@@ -140,16 +141,7 @@ def test_one_revision_can_be_requested(run: Run) -> None:
 @pytest.mark.process
 def test_headers_and_tokens_are_sent_and_never_shown(run: Run, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open-sesame")
-    command = [
-        *SKILLWIRE,
-        "serve",
-        str(SKILLS),
-        "--http",
-        "127.0.0.1:0",
-        "--token-file",
-        str(tmp_path / "token"),
-    ]
-    with listening(command) as url:
+    with serving_http(SKILLS, "--token-file", tmp_path / "token") as (url, _):
         assert run("--token-env", "MY_TOKEN", url, MY_TOKEN="open-sesame").code == 0
         assert run("--header", "Authorization: Bearer open-sesame", url).code == 0
         refused = run("--header", "Authorization: Bearer hush-hush", url)

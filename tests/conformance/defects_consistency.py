@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,9 +24,9 @@ from conformance.clean_server import (
     digest,
     skill_md,
 )
+from conformance.methods import DIRECTORY, GET, LIST, READ
 from conformance.switches import Change, Defect, in_entry, in_result, in_tree, put
 
-GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
 HERE = f"{REFUNDS}/SKILL.md"
 SAFE = "Refund an order and tell the customer. Use when money goes back."
 
@@ -342,9 +343,5 @@ def order_defects() -> Iterator[Defect]:
 
 
 def consistency_defects() -> Iterator[Defect]:
-    yield from order_defects()
-    yield from get_defects()
-    yield from list_defects()
-    yield from entry_defects()
-    yield from read_defects()
-    yield from directory_defects()
+    parts = (order_defects, get_defects, list_defects, entry_defects, read_defects, directory_defects)
+    return chain.from_iterable(part() for part in parts)

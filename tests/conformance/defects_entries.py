@@ -17,9 +17,8 @@ from conformance.clean_server import (
     Tree,
     skill_md,
 )
+from conformance.methods import GOOD
 from conformance.switches import Change, Defect, drop, in_entry, in_result, in_tree, put
-
-GOOD = "Do what the name says, step by step. Use when somebody asks for it."
 
 
 def entry_defects() -> Iterator[Defect]:

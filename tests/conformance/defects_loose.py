@@ -7,6 +7,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +23,7 @@ from conformance.clean_server import (
     Tree,
     skill_md,
 )
+from conformance.methods import DIRECTORY, GET, GOOD, LIST, READ
 from conformance.switches import (
     Change,
     Defect,
@@ -36,22 +38,14 @@ from conformance.switches import (
     refused_by,
 )
 
-GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
 HELLO = ("initialize", "server/discover")
-GOOD = "Do what the name says, step by step. Use when somebody asks for it."
 Find = Callable[[str, set[str]], str | None]
 """A real URI for one that is not served, or `None`."""
 
 
 def loose_defects() -> Iterator[Defect]:
-    yield from _uris()
-    yield from _directories()
-    yield from _order()
-    yield from _types()
-    yield from _reads()
-    yield from _unsolicited()
-    yield from _openings()
-    yield from _listings()
+    parts = (_uris, _directories, _order, _types, _reads, _unsolicited, _openings, _listings)
+    return chain.from_iterable(part() for part in parts)
 
 
 def _same(change: Callable[[str], str]) -> Find:

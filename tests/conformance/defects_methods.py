@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from conformance.clean_server import BOM, EMAIL, INTERNAL, LOGO, NAMED, NESTED, REFUNDS, CleanServer, Json
+from conformance.methods import DIRECTORY, GET, LIST, READ
 from conformance.switches import (
     Change,
     Defect,
@@ -19,7 +20,6 @@ from conformance.switches import (
     refused_by,
 )
 
-GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
 BAD = "skillwire-verify-no-such"
 
 

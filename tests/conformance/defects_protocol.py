@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 
 from conformance.clean_server import EXTENSION, LEGACY, MODERN, CleanServer, Json
+from conformance.methods import DIRECTORY, GET, LIST
 from conformance.switches import SILENCE, Change, Defect, drop, in_answer, in_result, put, refused_by
 
-GET, LIST, DIRECTORY = "skills/get", "skills/list", "resources/directory/read"
 _LINGER_SECONDS = 0.1
 
 

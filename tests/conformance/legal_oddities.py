@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 import random
 from collections.abc import Callable
 from typing import Any
 
 from conformance.clean_server import ATLAS, LEGACY, MODERN, REFUNDS, CleanServer, Json, Refused, skill_md
+from conformance.methods import DIRECTORY, GOOD, READ
+from conformance.switches import bend_all
 
-LIST, READ, DIRECTORY = "skills/list", "resources/read", "resources/directory/read"
 ODDITIES: dict[str, Callable[[CleanServer], None]] = {}
-GOOD = "Do what the name says, step by step. Use when somebody asks for it."
 
 
 def oddity(make: Callable[[CleanServer], None]) -> Callable[[CleanServer], None]:
     ODDITIES[make.__name__.replace("_", "-")] = make
     return make
-
-
-def bend(server: CleanServer, change: Callable[[str, Json, Json], Json]) -> None:
-    async def bending(_server: CleanServer, method: str, params: Json, answer: Json) -> Json:
-        return change(method, params, copy.deepcopy(answer))
-
-    server.bend = bending
 
 
 @oddity
@@ -106,7 +98,7 @@ def every_file_as_a_blob(server: CleanServer) -> None:
                     content["blob"] = base64.b64encode(content.pop("text").encode()).decode()
         return answer
 
-    bend(server, change)
+    bend_all(server, change)
 
 
 @oddity
@@ -117,7 +109,7 @@ def directories_without_a_ttl(server: CleanServer) -> None:
             answer["result"].pop("cacheScope", None)
         return answer
 
-    bend(server, change)
+    bend_all(server, change)
 
 
 @oddity
@@ -127,7 +119,7 @@ def the_fields_of_2026_on_2025(server: CleanServer) -> None:
             answer["result"] |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         return answer
 
-    bend(server, change)
+    bend_all(server, change)
 
 
 @oddity
@@ -136,7 +128,7 @@ def json_with_spaces_and_escapes(server: CleanServer) -> None:
         text = json.dumps(answer, indent=3, ensure_ascii=True, sort_keys=True).replace("/", "\\/")
         return {**answer, "http": {"body": text.encode(), "kind": "application/json; charset=UTF-8"}}
 
-    bend(server, change)
+    bend_all(server, change)
 
 
 @oddity
@@ -179,7 +171,7 @@ def the_newest_revision_only(server: CleanServer) -> None:
             return {"jsonrpc": "2.0", "id": answer["id"], "error": error}
         return answer
 
-    bend(server, change)
+    bend_all(server, change)
 
 
 @oddity
@@ -201,4 +193,4 @@ def a_directory_read_as_a_text(server: CleanServer) -> None:
             return {"jsonrpc": "2.0", "id": answer["id"], "result": value}
         return answer
 
-    bend(server, change)
+    bend_all(server, change)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Callable
 from typing import Any
@@ -23,13 +22,12 @@ from conformance.clean_server import (
     plant,
     skill_md,
 )
-from conformance.switches import Change, about, after_events, in_result, put, refused_by
+from conformance.methods import DIRECTORY, GOOD, LIST, READ
+from conformance.switches import Change, about, after_events, bend_all, in_result, put, refused_by
 from publishers import new_key
 from skillwire.skill import digest_of
 from skillwire.trust import SIGNATURE_FILE, sign_files
 
-GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
-GOOD = "Do what the name says, step by step. Use when somebody asks for it."
 LEGAL: dict[str, Callable[[CleanServer], None]] = {}
 
 
@@ -46,15 +44,6 @@ def make_legal(name: str) -> CleanServer:
 
 def bend(server: CleanServer, method: str, change: Change, **options: Any) -> None:
     in_result("", "", method, change, **options).switch_on(server)
-
-
-def bend_all(server: CleanServer, change: Callable[[str, Json, Json], Json]) -> None:
-    """Change every answer, given its method and parameters."""
-
-    async def bending(_server: CleanServer, method: str, params: Json, answer: Json) -> Json:
-        return change(method, params, copy.deepcopy(answer))
-
-    server.bend = bending
 
 
 @legal

@@ -42,23 +42,15 @@ def in_entry(name: str, rule: str, root: str, change: Change, *, times: int = 1)
     return Defect(name, rule, switch_on, times)
 
 
-def in_result(
-    name: str,
-    rule: str,
-    method: str,
-    change: Change,
-    *,
-    when: Callable[[Json], bool] = lambda params: True,
-    times: int = 1,
-) -> Defect:
-    """A defect of the results of one method."""
+def in_result(name: str, rule: str, method: str, change: Change, **options: Any) -> Defect:
+    """A defect of the results of one method, with the options of `in_answer`."""
 
     def whole(answer: Json) -> Any:
         if "result" in answer:
             answer["result"] = _changed(answer["result"], change)
         return answer
 
-    return in_answer(name, rule, method, whole, when=when, times=times)
+    return in_answer(name, rule, method, whole, **options)
 
 
 def in_answer(
@@ -83,6 +75,15 @@ def in_answer(
         server.bend = bend
 
     return Defect(name, rule, switch_on, times, transport)
+
+
+def bend_all(server: CleanServer, change: Callable[[str, Json, Json], Json]) -> None:
+    """Change every answer, given its method and parameters."""
+
+    async def bend(_server: CleanServer, method: str, params: Json, answer: Json) -> Json:
+        return change(method, params, copy.deepcopy(answer))
+
+    server.bend = bend
 
 
 SILENCE = {"silence": True}

@@ -12,6 +12,7 @@ from mcp.server.mcpserver import MCPServer
 
 import skillwire
 from interop.processes import SKILLWIRE, listening
+from served import serving_http
 from skillwire import FunctionSource, SkillServer, SkillsExtension, add_skills
 
 pytestmark = pytest.mark.anyio
@@ -46,16 +47,7 @@ async def test_skillwire_serve_has_no_finding_over_http(options: list[str]) -> N
 @pytest.mark.process
 async def test_a_token_is_sent(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open-sesame")
-    command = [
-        *SKILLWIRE,
-        "serve",
-        str(SKILLS),
-        "--http",
-        "127.0.0.1:0",
-        "--token-file",
-        str(tmp_path / "token"),
-    ]
-    with listening(command) as url:
+    with serving_http(SKILLS, "--token-file", tmp_path / "token") as (url, _):
         report = await skillwire.verify(url, token="open-sesame")
         assert report.findings == ()
         with pytest.raises(skillwire.SourceError, match="HTTP 401"):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
 import tarfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from command_line import Ended
+from command_line import Run
 from install.samples import skill_md
 from install.workspaces import write_skill
 from served import serving_http
-from skillwire.cli import main
 from skillwire.conformance import Level, SiteReport, site_json, site_text, verify_site
 from skillwire.errors import SourceError
 from skillwire.net import ArchiveFile, write_tar_gz
@@ -227,16 +225,6 @@ def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         thread.join()
 
 
-def run_verify(
-    words: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Ended:
-    monkeypatch.setattr(sys, "argv", ["skillwire", "verify", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    return Ended(ended.value.code, out, err)
-
-
 @pytest.mark.parametrize(
     ("name", "data", "code", "said"),
     [
@@ -259,25 +247,22 @@ def test_the_exit_code_says_whether_a_site_passes(
     data: bytes | None,
     code: int,
     said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
 ) -> None:
     url, folder = site
     (folder / name).unlink()
     if data is not None:
         (folder / name).write_bytes(data)
-    ended = run_verify(["--as", "site", url], monkeypatch, capsys)
+    ended = run("verify", "--as", "site", url)
     assert (ended.code, said in ended.out + ended.err) == (code, True), ended
-    as_json = run_verify(["--as", "site", url, "--json"], monkeypatch, capsys)
+    as_json = run("verify", "--as", "site", url, "--json")
     assert as_json.code == code
     if code != 2:
         document = json.loads(as_json.out)
         assert (document["ok"], bool(document["findings"])) == (code == 0, code == 1)
 
 
-def test_nothing_that_listens_is_no_site_that_passes(
-    site: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended = run_verify(["--as", "site", "http://127.0.0.1:1"], monkeypatch, capsys)
+def test_nothing_that_listens_is_no_site_that_passes(run: Run) -> None:
+    ended = run("verify", "--as", "site", "http://127.0.0.1:1")
     assert (ended.code, ended.out) == (2, "")
     assert "nothing listens there" in ended.err

@@ -27,9 +27,8 @@ from conformance.clean_server import (
     Json,
     skill_md,
 )
+from conformance.methods import DIRECTORY, GET, GOOD, LIST, READ
 
-GET, LIST, READ, DIRECTORY = "skills/get", "skills/list", "resources/read", "resources/directory/read"
-GOOD = "Do what the name says, step by step. Use when somebody asks for it."
 Make = Callable[[CleanServer], None]
 DEFECTIVE: dict[str, Make] = {}
 UNUSUAL: dict[str, Make] = {}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
-from clients import both_eras, call, refusal
+from clients import META, both_eras, call, modern_request, refusal
 from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
 from properties import examples
 from publishers import new_key
@@ -39,10 +39,6 @@ MODERN = {
     "Accept": "application/json, text/event-stream",
     "MCP-Protocol-Version": "2026-07-28",
     "Mcp-Method": "subscriptions/listen",
-}
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
 }
 LISTEN = {
     "jsonrpc": "2.0",
@@ -384,24 +380,11 @@ async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(t
     audit = AuditLog(path)
     gateway = make_gateway(tmp_path, GatewayOptions(audit=audit, approval="listed"), docs=server("intro"))
     uri = "skill://docs/intro/SKILL.md"
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "resources/read",
-        "Mcp-Name": uri,
-    }
     async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
         await anyio.sleep(2.1)  # Until then, a change of the approvals could go unseen.
         for method in ("resources/read", "skills/get"):
-            for number in range(5):
-                params = {"_meta": meta, "uri": uri}
-                body = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-                answer = await http.post(url, json=body, headers={**headers, "Mcp-Method": method})
-                assert uri in answer.text
+            for _ in range(5):
+                assert uri in (await http.post(url, **modern_request(method, uri=uri))).text
     audit.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["act"] for line in lines] == ["load"] * 5 + ["get"] * 5

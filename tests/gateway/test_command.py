@@ -20,7 +20,7 @@ import pytest
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
-from clients import both_eras, call
+from clients import both_eras, call, modern_request
 from folder_server import FolderServer
 from gateways import User, connected_to, text_of
 from served import PATIENCE, SKILLWIRE, Served, environment
@@ -48,14 +48,9 @@ class Place:
 
     def run(self, *words: object) -> str:
         """What a command printed that ended well."""
+        command = [SKILLWIRE, *map(str, words)]
         ended = subprocess.run(
-            [SKILLWIRE, *map(str, words)],
-            cwd=self.folder,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
+            command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=PATIENCE
         )
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
@@ -87,20 +82,11 @@ def place(tmp_path: Path, folders: FolderServer) -> Place:
 
 
 def post(url: str, method: str, token: str = "", **params: str) -> httpx.Response:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": method,
-        **({"Mcp-Name": params["uri"]} if "uri" in params else {}),
-        **({"Authorization": f"Bearer {token}"} if token else {}),
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    request = modern_request(method, **params)
+    if token:
+        request["headers"]["Authorization"] = f"Bearer {token}"
     # Without TLS there is nothing to verify, and reading certificates would take longer than the request.
-    return httpx.post(url, json=body, headers=headers, timeout=PATIENCE, verify=False)
+    return httpx.post(url, **request, timeout=PATIENCE, verify=False)
 
 
 def ask(url: str, method: str, token: str = "", **params: str) -> dict[str, Any]:
@@ -181,8 +167,7 @@ def test_an_approval_for_a_caller_counts_for_them_alone_until_it_is_revoked(plac
         assert answer("ann")["error"]["code"] == UNAPPROVED
         words = ("--caller", "ann", "--no-config", place.shop)
         terminal = Terminal("approve", "refunds", *words, env=place.env, cwd=place.folder)
-        terminal.wait_for("[N]o")
-        terminal.type("y\n")
+        terminal.answer("[N]o", "y\n")
         assert terminal.end() == 0
         assert "result" in answer("ann")
         assert answer("bob")["error"]["code"] == UNAPPROVED

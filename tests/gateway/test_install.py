@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from skillwire.cli import main
+from command_line import Run, runner
 from skillwire.clients import writable_clients
 from skillwire.host.importers.base import parse_jsonc
 from skillwire.host.importers.readers import find_servers
@@ -45,18 +44,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["skillwire", "gateway", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return int(str(ended.value.code or 0)), out, err
-
-    return run
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capsys, "gateway")
 
 
 def parsed(path: Path) -> dict[str, dict[str, object]]:
@@ -67,9 +56,7 @@ def parsed(path: Path) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("client", writable_clients())
-def test_a_client_without_a_file_gets_one_with_the_entry(
-    client: str, home: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_client_without_a_file_gets_one_with_the_entry(client: str, home: Path, run: Run) -> None:
     code, _, said = run("install", client)
     assert code == 0, said
     file = home / FILES[client]
@@ -113,7 +100,7 @@ CONTAINERS = {
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_change_is_shown_without_the_secrets_of_other_entries(
-    indent: int | None, home: Path, run: Callable[..., tuple[int, str, str]]
+    indent: int | None, home: Path, run: Run
 ) -> None:
     file = home / FILES["cursor"]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -130,9 +117,7 @@ def test_a_change_is_shown_without_the_secrets_of_other_entries(
 
 
 @pytest.mark.parametrize("client", writable_clients())
-def test_all_else_in_a_file_stays_and_a_backup_is_kept(
-    client: str, home: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_all_else_in_a_file_stays_and_a_backup_is_kept(client: str, home: Path, run: Run) -> None:
     file = home / FILES[client]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(BEFORE[client])
@@ -191,7 +176,7 @@ LAYOUTS = {
 )
 @pytest.mark.parametrize("url", [(), ("--url", "http://127.0.0.1:8100/mcp", "--token-env", "TOKEN")])
 def test_uninstall_leaves_the_file_as_it_was_before_install(
-    client: str, text: str, url: tuple[str, ...], home: Path, run: Callable[..., tuple[int, str, str]]
+    client: str, text: str, url: tuple[str, ...], home: Path, run: Run
 ) -> None:
     file = home / FILES[client]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +217,7 @@ def test_uninstall_leaves_the_file_as_it_was_before_install(
     ],
 )
 def test_an_entry_is_removed_from_any_place_among_comments(
-    before: str, after: str, home: Path, run: Callable[..., tuple[int, str, str]]
+    before: str, after: str, home: Path, run: Run
 ) -> None:
     file = home / FILES["cursor"]
     file.parent.mkdir()
@@ -242,9 +227,7 @@ def test_an_entry_is_removed_from_any_place_among_comments(
     assert file.read_text() == after
 
 
-def test_uninstall_says_when_there_is_nothing_to_remove(
-    home: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_uninstall_says_when_there_is_nothing_to_remove(home: Path, run: Run) -> None:
     file = home / FILES["cursor"]
     nothing = f"{file} has no entry of the gateway: nothing to remove.\n"
     assert run("uninstall", "cursor") == (0, "", nothing)
@@ -259,9 +242,7 @@ def test_uninstall_says_when_there_is_nothing_to_remove(
     assert json.loads(run("uninstall", "--json")[1])["removed"] == []
 
 
-def test_uninstall_without_a_name_finds_every_client_and_asks_first(
-    home: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_uninstall_without_a_name_finds_every_client_and_asks_first(home: Path, run: Run) -> None:
     for client in ("cursor", "codex"):
         assert run("install", client)[0] == 0
     written = {client: (home / FILES[client]).read_text() for client in ("cursor", "codex")}
@@ -280,20 +261,15 @@ def test_uninstall_without_a_name_finds_every_client_and_asks_first(
 
 @pytest.mark.process
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 7)])
-def test_uninstall_asks_on_a_terminal(
-    answer: str, code: int, home: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_uninstall_asks_on_a_terminal(answer: str, code: int, home: Path, run: Run) -> None:
     assert run("install", "cursor")[0] == 0
     terminal = Terminal("gateway", "uninstall", "cursor")
-    terminal.wait_for("Remove this entry? [y]es")
-    terminal.type(f"{answer}\n")
+    terminal.answer("Remove this entry? [y]es", f"{answer}\n")
     assert terminal.end() == code, terminal.screen
     assert ("skillwire" in (home / FILES["cursor"]).read_text()) == (answer == "n")
 
 
-def test_uninstall_leaves_an_entry_of_the_same_name_that_is_no_gateway(
-    home: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_uninstall_leaves_an_entry_of_the_same_name_that_is_no_gateway(home: Path, run: Run) -> None:
     file = home / FILES["cursor"]
     file.parent.mkdir()
     text = '{"mcpServers": {"skillwire": {"command": "skillwire", "args": ["serve", "skills"]}}}'
@@ -305,9 +281,7 @@ def test_uninstall_leaves_an_entry_of_the_same_name_that_is_no_gateway(
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", '{"mcpServers": 3}', "{", '{"mcpServers": {"a": }'])
-def test_a_file_that_cannot_be_edited_is_left_alone(
-    text: str, home: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_file_that_cannot_be_edited_is_left_alone(text: str, home: Path, run: Run) -> None:
     file = home / FILES["cursor"]
     file.parent.mkdir()
     file.write_text(text)
@@ -319,7 +293,7 @@ def test_a_file_that_cannot_be_edited_is_left_alone(
 
 
 def test_servers_that_only_this_directory_has_are_named(
-    home: Path, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client starts the gateway in another directory, where the file of this project is not read."""
     (home / "work").mkdir()
@@ -333,9 +307,7 @@ def test_servers_that_only_this_directory_has_are_named(
     assert "--user" not in run("install", "cursor", "--url", "https://gateway.example/mcp")[2]
 
 
-def test_callers_are_added_listed_and_removed(
-    tmp_path: Path, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_callers_are_added_listed_and_removed(tmp_path: Path, run: Run) -> None:
     file = tmp_path / "callers.toml"
     code, token, said = run("callers", "add", "alice", "--tokens", file, "--label", "docs")
     assert code == 0, said
@@ -369,7 +341,7 @@ def test_a_contradictory_command_line_is_refused_in_one_line(
     words: list[str],
     said: str,
     home: Path,
-    run: Callable[..., tuple[int, str, str]],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(home)

@@ -13,8 +13,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from clients import both_eras
-from environments import bubblewrap
 from gateways import User, connected_to, joined, make_gateway, serving, text_of, write_callers
+from scanning import clean_machine
 from simulator import Simulator
 from skillwire.access import Caller, CallerFile
 from skillwire.access.callers import parse_callers
@@ -30,10 +30,7 @@ SCRIPT = (
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("DATA", "CACHE", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home" / name))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
+    clean_machine(tmp_path, monkeypatch)
     return tmp_path
 
 

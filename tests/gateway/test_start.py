@@ -14,11 +14,12 @@ import pytest
 
 import skillwire.gateway.app
 from fast_path_calls import GREETED, greeting, piped, plain
+from folder_server import in_task
 from gateways import User, joined, make_gateway, text_of
 from skillwire.gateway import Gateway
 from skillwire.host import ServerConfig
 from skillwire.limits import Limits
-from skillwire.server import Address, HttpServer, SkillServer
+from skillwire.server import SkillServer
 from trees import write_skill
 
 pytestmark = pytest.mark.anyio
@@ -33,13 +34,8 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncGenerator[ServerConfig]:
     """A real server over HTTP, with the skills of a folder."""
-    server = HttpServer(SkillServer(folder).http_app(), Address("127.0.0.1", 0))
-    task = asyncio.ensure_future(server.serve())
-    try:
+    async with in_task(SkillServer(folder).http_app()) as server:
         yield ServerConfig(url=server.url)
-    finally:
-        server.stop()
-        await task
 
 
 @asynccontextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -43,48 +45,46 @@ async def ignore(connection: Connection) -> None:
     pass
 
 
+@asynccontextmanager
+async def tried(config: ServerConfig, pauses: Pauses) -> AsyncGenerator[Connection]:
+    """A connection that took as many pauses between its tries as it may."""
+    connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await pauses.enough.wait()
+        yield connection
+        tasks.cancel_scope.cancel()
+
+
 def crashing(*arguments: str) -> ServerConfig:
     return ServerConfig(command=(sys.executable, "-S", "-c", "raise SystemExit('no licence')", *arguments))
 
 
 async def test_a_server_that_is_down_is_retried_with_growing_pauses() -> None:
     pauses = Pauses(9)
-    config = ServerConfig(url="http://127.0.0.1:9/mcp")
-    connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(connection.run)
-        await pauses.enough.wait()
+    async with tried(ServerConfig(url="http://127.0.0.1:9/mcp"), pauses) as connection:
         assert connection.status is ConnectionStatus.FAILED
         assert connection.reason == "nothing listens there"
-        tasks.cancel_scope.cancel()
     assert pauses.taken == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 @pytest.mark.process
 async def test_a_server_that_dies_right_after_each_start_is_retried_less_and_less_often() -> None:
     pauses = Pauses(3)
-    connection = Connection(SHOP, crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(connection.run)
-        await pauses.enough.wait()
+    async with tried(crashing(), pauses) as connection:
         assert connection.reason == "it exited; last output: no licence"
-        tasks.cancel_scope.cancel()
     assert pauses.taken == [1, 2, 4]
 
 
 @pytest.mark.process
 async def test_requests_to_a_server_that_is_not_there_say_why() -> None:
-    pauses = Pauses(1)
-    connection = Connection(SHOP, crashing(), limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
+    untried = Connection(SHOP, crashing(), limits=DEFAULT_LIMITS, on_change=ignore)
     with pytest.raises(SourceError, match="shop is not connected: it has not answered yet"):
-        await connection.request("skills/list", {})
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(connection.run)
-        await pauses.enough.wait()
+        await untried.request("skills/list", {})
+    async with tried(crashing(), Pauses(1)) as connection:
         with pytest.raises(SourceError, match="no licence") as caught:
             await connection.request("skills/list", {})
         assert caught.value.plain == "shop is not connected"
-        tasks.cancel_scope.cancel()
 
 
 async def test_an_error_of_the_servers_own_does_not_end_the_connection() -> None:
@@ -190,14 +190,8 @@ async def test_certificates_that_the_environment_names_count_for_every_later_con
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def reason() -> str:
-        pauses = Pauses(1)
-        config = ServerConfig(url="https://127.0.0.1:9/mcp")
-        connection = Connection(SHOP, config, limits=DEFAULT_LIMITS, on_change=ignore, sleep=pauses)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(connection.run)
-            await pauses.enough.wait()
-            tasks.cancel_scope.cancel()
-        return connection.reason
+        async with tried(ServerConfig(url="https://127.0.0.1:9/mcp"), Pauses(1)) as connection:
+            return connection.reason
 
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     assert await reason() == "nothing listens there"

@@ -26,7 +26,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.trust import Origin
 from skillwire.version import VERSION
 from skillwire.wire import EXTENSION_ID
-from wild_http import Call, Respond, wild_http
+from wild_http import Call, Respond, at, wild_http
 from wild_stdio import URI
 
 pytestmark = pytest.mark.anyio
@@ -100,10 +100,8 @@ async def test_the_headers_and_the_token_of_a_server_go_with_direct_requests() -
 
 @pytest.mark.parametrize("end", [True, False], ids=["that ends", "that stays open"])
 async def test_an_answer_may_come_in_a_stream_after_other_messages(end: bool) -> None:
+    @at("resources/read")
     async def respond(request: Call) -> None:
-        if request.method != "resources/read":
-            await request.behave()
-            return
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
         await streamed(request, b"", note, json.loads(request.result()), end=end)
 
@@ -116,10 +114,8 @@ async def test_an_answer_may_come_in_a_stream_after_other_messages(end: bool) ->
 
 @pytest.mark.requirement("SEC-9")
 async def test_a_stream_of_messages_that_nobody_asked_for_ends_the_connection() -> None:
+    @at("resources/read")
     async def respond(request: Call) -> None:
-        if request.method != "resources/read":
-            await request.behave()
-            return
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
         await streamed(request, *[note] * 30, json.loads(request.result()))
 
@@ -132,10 +128,8 @@ async def test_a_stream_of_messages_that_nobody_asked_for_ends_the_connection() 
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("in_stream", [False, True], ids=["in a body", "in a stream"])
 async def test_an_answer_of_very_many_small_values_is_refused_before_it_is_parsed(in_stream: bool) -> None:
+    @at("resources/read")
     async def respond(request: Call) -> None:
-        if request.method != "resources/read":
-            await request.behave()
-            return
         result = {"contents": [{}] * 100_000}
         body = {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
         if in_stream:
@@ -194,10 +188,8 @@ async def test_a_stream_that_ends_without_an_answer_is_a_refusal_of_that_request
 
 @pytest.mark.parametrize("id_of", ["the request", "nobody"])
 async def test_an_error_answer_with_a_status_keeps_its_code(id_of: str) -> None:
+    @at("resources/read")
     async def respond(request: Call) -> None:
-        if request.method != "resources/read":
-            await request.behave()
-            return
         identity = request.message["id"] if id_of == "the request" else None
         body = {"jsonrpc": "2.0", "id": identity, "error": {"code": -32602, "message": "no such file"}}
         await request.send("400 Bad Request", json.dumps(body).encode(), content_type="application/json")
@@ -225,10 +217,8 @@ async def test_a_redirect_on_the_same_server_is_followed_by_the_sdk() -> None:
 async def test_a_request_that_is_given_up_closes_its_connection() -> None:
     closed = anyio.Event()
 
+    @at("resources/read")
     async def respond(request: Call) -> None:
-        if request.method != "resources/read":
-            await request.behave()
-            return
         with pytest.raises(anyio.EndOfStream):
             await request.stream.receive()
         closed.set()
@@ -252,10 +242,8 @@ async def test_cookies_of_a_server_are_not_sent_back() -> None:
 
 @pytest.mark.requirement("SEC-9")
 async def test_an_answer_that_arrives_too_slowly_times_out() -> None:
+    @at("resources/read")
     async def respond(request: Call) -> None:
-        if request.method != "resources/read":
-            await request.behave()
-            return
         await request.stream.send(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n"
         )

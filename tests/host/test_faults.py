@@ -120,8 +120,7 @@ def test_a_full_disk_stores_no_approval_and_says_so_on_one_line(
         terminal = Terminal(
             *program(limit), "approve", "notes", *host, program=sys.executable, env=environment
         )
-        terminal.wait_for("[N]o")
-        terminal.type("y\n")
+        terminal.answer("[N]o", "y\n")
         return terminal
 
     refused = approve(limit=100)

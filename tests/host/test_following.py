@@ -36,19 +36,11 @@ def state(host: SkillHost, name: str) -> State:
     return host.admin.status(skill).state
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> ServerConfig:
-    era: Any = request.param
-    write_skill(tmp_path / "skills/notes", {"references/a.md": b"# A\n"})
-    command = (SKILLWIRE, "serve", str(tmp_path / "skills"))
-    return ServerConfig(command=command, era=era, connect_seconds=60)
-
-
 @pytest.mark.process
 async def test_an_approved_skill_that_is_not_in_use_is_changed_as_soon_as_its_body_is(
-    config: ServerConfig, tmp_path: Path
+    notes_server: ServerConfig, tmp_path: Path
 ) -> None:
-    async with make_host(tmp_path, servers={"shop": config}) as host:
+    async with make_host(tmp_path, servers={"shop": notes_server}) as host:
         await host.admin.approve(await host.find("notes"))
         await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
         path = tmp_path / "skills/notes/SKILL.md"
@@ -58,9 +50,9 @@ async def test_an_approved_skill_that_is_not_in_use_is_changed_as_soon_as_its_bo
 
 @pytest.mark.process
 async def test_a_change_that_one_process_heard_of_is_shown_by_the_next_one_too(
-    config: ServerConfig, tmp_path: Path
+    notes_server: ServerConfig, tmp_path: Path
 ) -> None:
-    servers = {"shop": replace(config, command=(*config.command, "--ttl", "3600"))}
+    servers = {"shop": replace(notes_server, command=(*notes_server.command, "--ttl", "3600"))}
     async with make_host(tmp_path, servers=servers, cache_listings=True) as host:
         await host.admin.approve(await host.find("notes"))
         await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
@@ -76,9 +68,9 @@ async def test_a_change_that_one_process_heard_of_is_shown_by_the_next_one_too(
 
 @pytest.mark.process
 async def test_a_skill_that_is_shown_is_followed_before_anybody_decides(
-    config: ServerConfig, tmp_path: Path
+    notes_server: ServerConfig, tmp_path: Path
 ) -> None:
-    async with make_host(tmp_path, servers={"shop": config}) as host:
+    async with make_host(tmp_path, servers={"shop": notes_server}) as host:
         skill = await host.find("notes")
         host.admin.follow(skill)
         await until(lambda: [one.notifies for one in host.admin.servers()] == [True])

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import mcp_types as types
 import pytest
 
-from served import SKILLWIRE, serving
+from served import serving
 from simulator import Simulator, agree, make_host
 from skillwire.errors import ApprovalRequired
 from skillwire.host import Event, EventKind, Layer, LocalDirectory, ServerConfig, SkillHost
@@ -33,17 +33,9 @@ async def hear(host: SkillHost, wanted: Callable[[Event], bool]) -> Event:
     raise AssertionError("the host was closed")
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> ServerConfig:
-    era: Any = request.param
-    write_skill(tmp_path / "skills/notes", {"references/a.md": b"# A\n"})
-    command = (SKILLWIRE, "serve", str(tmp_path / "skills"))
-    return ServerConfig(command=command, era=era, connect_seconds=60)
-
-
 @pytest.mark.process
-async def test_a_new_skill_is_there_without_a_refresh(config: ServerConfig, tmp_path: Path) -> None:
-    async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
+async def test_a_new_skill_is_there_without_a_refresh(notes_server: ServerConfig, tmp_path: Path) -> None:
+    async with make_host(tmp_path, servers={"shop": notes_server}, ask=agree, limits=SWIFT) as host:
         write_skill(tmp_path / "skills/later")
         await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
         assert "later" in {skill.handle for skill in host.skills()}
@@ -51,9 +43,9 @@ async def test_a_new_skill_is_there_without_a_refresh(config: ServerConfig, tmp_
 
 @pytest.mark.process
 async def test_a_change_to_a_skill_in_use_is_reported_and_revokes_its_approval(
-    config: ServerConfig, tmp_path: Path
+    notes_server: ServerConfig, tmp_path: Path
 ) -> None:
-    async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
+    async with make_host(tmp_path, servers={"shop": notes_server}, ask=agree, limits=SWIFT) as host:
         await host.load("notes")
         # A supporting file: the listing of resources does not change, so only a subscription tells of it.
         write(tmp_path / "skills/notes/references/a.md", b"# Another\n")
@@ -67,9 +59,11 @@ async def test_a_change_to_a_skill_in_use_is_reported_and_revokes_its_approval(
 
 
 @pytest.mark.process
-async def test_what_is_not_in_use_is_not_reported_as_outdated(config: ServerConfig, tmp_path: Path) -> None:
+async def test_what_is_not_in_use_is_not_reported_as_outdated(
+    notes_server: ServerConfig, tmp_path: Path
+) -> None:
     write_skill(tmp_path / "skills/other", {"b.md": b"# B\n"})
-    async with make_host(tmp_path, servers={"shop": config}, ask=agree, limits=SWIFT) as host:
+    async with make_host(tmp_path, servers={"shop": notes_server}, ask=agree, limits=SWIFT) as host:
         await host.load("notes")
         await host.load("other")
         host.release("other")
@@ -174,13 +168,18 @@ def refuse_to_poll(*_: object) -> None:
     raise AssertionError("this file system has events: nothing is polled")
 
 
-@pytest.mark.process
-async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_folders_above(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Whoever looked again and again would have to wait for longer than this test.
+@pytest.fixture
+def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looked again and again would have to wait for longer than a test."""
     monkeypatch.setattr("skillwire.sources.directory.watch._LOOK_SECONDS", 60)
     monkeypatch.setattr("skillwire.sources.directory.watch._poll", refuse_to_poll)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("no_polling")
+async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_folders_above(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "deep/down/own"
     async with make_host(tmp_path, directories=[folder]) as host:
         assert [failure.origin for failure in host.log.failures()] == [Origin.local("own")]
@@ -195,11 +194,10 @@ async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("no_polling")
 async def test_a_default_folder_that_is_created_later_becomes_part_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillwire.sources.directory.watch._LOOK_SECONDS", 60)
-    monkeypatch.setattr("skillwire.sources.directory.watch._poll", refuse_to_poll)
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
     write_skill(home / ".agents/skills/old")

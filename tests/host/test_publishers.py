@@ -65,21 +65,13 @@ async def test_what_it_did_not_sign_is_refused_with_the_reason(
     assert {uri.rpartition("/")[2] for uri in sim.read_uris()} <= {SIGNATURE_FILE}
 
 
-async def test_an_unsigned_skill_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+async def test_an_unsigned_skill_is_refused_before_anything_is_fetched(tmp_path: Path, dynamic: bool) -> None:
     sim = Simulator()
-    sim.skill("refunds", files=FILES)
+    sim.skill("refunds", files=FILES, dynamic=dynamic)
     async with opened(tmp_path, shop=sim, **options(ACME)) as host:
         with pytest.raises(ApprovalRequired, match="not signed"):
             await host.load("refunds")
-    assert sim.read_uris() == []
-
-
-async def test_a_dynamic_skill_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    sim = Simulator()
-    sim.skill("weather", dynamic=True)
-    async with opened(tmp_path, shop=sim, **options(ACME)) as host:
-        with pytest.raises(ApprovalRequired, match="not signed"):
-            await host.load("weather")
     assert sim.read_uris() == []
 
 

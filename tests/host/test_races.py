@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio.abc import TaskGroup
 
 from simulator import Simulator, agree, make_host, opened
 from skillwire.consent import ApprovalRequest
 from skillwire.errors import ApprovalRequired, SkillNotFound, SourceError
-from skillwire.host import ConnectionStatus, ServerConfig
+from skillwire.host import ConnectionStatus, ServerConfig, SkillHost
 from skillwire.skill import SkillEntry
 from skillwire.trust import Origin
 
@@ -39,6 +42,15 @@ def shop() -> Simulator:
     sim = Simulator()
     sim.skill("refunds", files={"a.md": b"text"})
     return sim
+
+
+@asynccontextmanager
+async def loading(host: SkillHost, gate: Gate) -> AsyncGenerator[TaskGroup]:
+    """A load that waits at the gate."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(host.load, "refunds")
+        await gate.reached.wait()
+        yield tasks
 
 
 @pytest.mark.requirement("SEC-6")
@@ -103,9 +115,7 @@ async def test_a_canceled_load_leaves_nothing_half_done(tmp_path: Path) -> None:
     sim = shop()
     gate = Gate(sim, "resources/read")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(host.load, "refunds")
-            await gate.reached.wait()
+        async with loading(host, gate) as tasks:
             tasks.cancel_scope.cancel()
         assert host.active() == ()
         assert list(host.admin.cache.files()) == []
@@ -117,9 +127,7 @@ async def test_a_refresh_during_a_load_does_not_change_what_is_loaded(tmp_path: 
     sim = shop()
     gate = Gate(sim, "resources/read")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(host.load, "refunds")
-            await gate.reached.wait()
+        async with loading(host, gate):
             sim.skill("other")
             await host.refresh()
             gate.open.set()

@@ -35,9 +35,16 @@ from skillwire.host.config.policy import parse_policy
 from skillwire.host.policies import policy_log
 from skillwire.host.scanners import known_scans, run_scanner, scan_skill
 from skillwire.sandbox import bubblewrap as sandbox
-from skillwire.trust import Policy, PolicyLayer, Scan, Scanner, VerifiedFile, verify_file
-from skillwire.trust.policy import LayerKind
-from skillwire.trust.scans import FindingLevel
+from skillwire.trust import (
+    FindingLevel,
+    LayerKind,
+    Policy,
+    PolicyLayer,
+    Scan,
+    Scanner,
+    VerifiedFile,
+    verify_file,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.anyio]
 root_only = pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="needs root")
@@ -45,11 +52,6 @@ root_only = pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="nee
 DATA = {"SKILL.md": skill_md(), "scripts/get.sh": BAD}
 ENTRY = checked(files=DATA)
 FILES = [verify_file(ENTRY, file_uri(ENTRY.uri, path), data, DEMO) for path, data in DATA.items()]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

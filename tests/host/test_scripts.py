@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from environments import bubblewrap
+from scanning import clean_machine
 from simulator import Simulator, agree, make_host
 from skillwire.errors import ApprovalRequired, FormatError, SandboxUnavailable, SourceError, VerificationError
 from skillwire.host import EventKind, ScriptRequest, ScriptRunner, SkillHost
@@ -33,18 +33,10 @@ Path("out/result.txt").write_text("done")
 """
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a skill, a folder to work in, and a clean home."""
-    for name in ("DATA", "CACHE", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home" / name))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
+    clean_machine(tmp_path, monkeypatch)
     write_skill(tmp_path)
     for name in ("docs", "out"):
         (tmp_path / "work" / name).mkdir(parents=True)

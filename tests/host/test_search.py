@@ -12,6 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from sample_entries import skill_md
+from simulator import agree
 from skillwire.errors import SkillNotFound
 from skillwire.host import SkillHost, ToolResult
 from skillwire.limits import Limits
@@ -28,10 +29,6 @@ def put(folder: Path, description: str = "Does a thing.", body: str = "# Text\n"
     return folder
 
 
-async def yes(request: object) -> bool:
-    return True
-
-
 @asynccontextmanager
 async def opened(
     tmp_path: Path, *, servers: Mapping[str, object] | None = None, local: bool = True, **options: Any
@@ -42,7 +39,7 @@ async def opened(
         servers=servers or {},
         directories=[tmp_path / "mine"] if local else [],
         default_directories=False,
-        ask=yes,
+        ask=agree,
         cache_directory=tmp_path / "cache",
         approvals_file=tmp_path / "approvals.sqlite",
         **options,

@@ -16,6 +16,7 @@ from pathlib import Path
 PINS = Path(__file__).parent / "node"
 INSTALLED = Path(__file__).parents[2] / ".node"
 INSTALL_SECONDS = 600
+SCENARIO_SECONDS = 120
 
 
 class NodeMissing(Exception):
@@ -52,6 +53,16 @@ class Peers:
     def skills_server(self) -> list[str]:
         """A server on @olaservo/ext-skills: add a folder, and `--http` for HTTP."""
         return [self.node, str(self.root / "server.mjs")]
+
+    def run_conformance(self, side: str, scenario: str, version: str, output: Path, *words: str) -> Path:
+        """Run a scenario of the suite on a "server" or a "client". Gives the folder of its result."""
+        # Without --force the suite skips extension scenarios in silence and exits with 0.
+        options = ["--scenario", scenario, "--spec-version", version, "--force", "--output-dir", str(output)]
+        command = [*self.conformance, side, *words, *options]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=SCENARIO_SECONDS)
+        results = list(output.glob("*/checks.json"))
+        assert len(results) == 1, f"the suite wrote no result:\n{run.stdout}{run.stderr}"
+        return results[0].parent
 
     def _package(self, name: str) -> Path:
         return self.root / "node_modules" / name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from functools import cache
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, Run, approved, as_person
+from command_line import Run, approved, as_person, new_user
 from folder_server import in_thread
 from interop.april_server import make_server, parse
-from skillwire.cli import main
 from terminals import Terminal
 
 pytestmark = [pytest.mark.interop, pytest.mark.process]
@@ -24,20 +22,9 @@ Server = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-
-    def start(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(ended.value.code, out, err)
-
-    return start
+def run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    new_user(tmp_path, monkeypatch)
+    return run
 
 
 @pytest.fixture
@@ -152,8 +139,7 @@ def test_a_question_on_the_terminal_names_and_shows_every_file_that_it_covers(
     assert "unbindable" not in terminal.screen
     terminal.type("t\n")
     terminal.wait_for("──── references/limits.md of refunds; shown, not loaded")
-    terminal.wait_for("──── scripts/run.py of refunds; shown, not loaded")
-    terminal.type("y\n")
+    terminal.answer("──── scripts/run.py of refunds; shown, not loaded", "y\n")
     terminal.wait_for("</untrusted_skill")
     assert terminal.end() == 0
     assert run("load", "refunds", *server()).code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from skillwire.host.styles import all_styles
 pytestmark = pytest.mark.interop
 
 CLIENT = Path(__file__).parent / "conformance_client.py"
-SCENARIO_SECONDS = 120
 ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 
 
@@ -24,22 +22,13 @@ def run_client(
 ) -> tuple[dict[str, str], list[str]]:
     """Each check's status, with its message if it has one, and the lines that the client printed."""
     command = f"{sys.executable} {CLIENT} {era} {styles} {folder / 'state'}"
-    options = ["--scenario", scenario, "--spec-version", ERAS[era], "--force", "-o", str(folder / "out")]
-    run = subprocess.run(
-        [*peers.conformance, "client", "--command", command, *options],
-        capture_output=True,
-        text=True,
-        timeout=SCENARIO_SECONDS,
-        check=False,
-    )
-    results = list((folder / "out").glob("*/checks.json"))
-    assert len(results) == 1, f"the suite wrote no result:\n{run.stdout}{run.stderr}"
+    result = peers.run_conformance("client", scenario, ERAS[era], folder / "out", "--command", command)
     # A check that was skipped leaves the exit code at 0, so the code alone proves nothing.
     statuses = {
         check["id"]: f"{check['status']} {check.get('errorMessage') or ''}".strip()
-        for check in json.loads(results[0].read_text())
+        for check in json.loads((result / "checks.json").read_text())
     }
-    said = (results[0].parent / "stdout.txt").read_text().splitlines()
+    said = (result / "stdout.txt").read_text().splitlines()
     return statuses, said
 
 

@@ -16,6 +16,7 @@ from publishers import authority, new_key, signer
 from skillwire.sources import load_private_key
 from skillwire.sources.directory.authoring import check_folder, load_chain, read_folder, sign_folder
 from skillwire.trust import SIGNATURE_FILE, Publisher, SignatureState
+from trees import write_skill
 
 pytestmark = pytest.mark.interop
 
@@ -34,14 +35,8 @@ def model_signing() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    root = tmp_path / "demo"
-    (root / "scripts/größe").mkdir(parents=True)
-    (root / "SKILL.md").write_text(
-        "---\nname: demo\ndescription: Shows how signing works. Use when asked to.\n---\nText.\n"
-    )
-    (root / "scripts/größe/run.py").write_text("print(1)\n")
-    (root / "data.bin").write_bytes(bytes(range(256)))
-    return root
+    files = {"scripts/größe/run.py": b"print(1)\n", "data.bin": bytes(range(256))}
+    return write_skill(tmp_path / "demo", files)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import ipaddress
 import os
@@ -15,8 +16,8 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,25 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from mcp.client.streamable_http import streamable_http_client
 
 from registry.conftest import Postgres
+from server.test_notifications import Heard, legacy, modern
 from skillwire.registry import Publishing, Store
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = ROOT / "docs/operate"
+PAGE = ROOT / "docs/operate.md"
 BIN = Path(sys.executable).parent
 HOST = "skills.example.org"
 PATIENCE = 60
 ROLES = ("skillwire", "skillwire_owner", "skillwire_backup")
 _SERVICES = ROOT / ".envs/services"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 def program(name: str) -> str:
@@ -147,6 +156,26 @@ class Unit:
             self.process.send_signal(signal.SIGCONT)
 
 
+@asynccontextmanager
+async def hearing(http: httpx.AsyncClient, url: str, version: str) -> AsyncGenerator[Heard]:
+    """What a client of this protocol version hears, whose stream is open."""
+    opened = asyncio.Event()
+
+    async def note(response: httpx.Response) -> None:
+        if response.request.method == "GET" and response.status_code == 200:
+            opened.set()
+
+    http.event_hooks["response"].append(note)
+    target = streamable_http_client(f"{url}/mcp", http_client=http)
+    if version == "2026-07-28":
+        async with modern(target) as heard:
+            yield heard
+    else:
+        async with legacy(target) as (_, heard):
+            await opened.wait()
+            yield heard
+
+
 def environment_of(name: str, changes: Mapping[str, object]) -> dict[str, str]:
     """The variables of an environment file of docs/operate."""
     lines = configured(name, changes).splitlines()
@@ -211,10 +240,17 @@ class Nginx:
         assert "warn" not in checked.stderr
         self._process = subprocess.Popen(command, env=libraries())
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(PATIENCE)
+    @contextmanager
+    def serving(self, url: str) -> Iterator[None]:
+        """It runs until the block ends; ready at this URL from the start of the block."""
+        self.start()
+        try:
+            wait_for(f"{url}/readyz", verify=self.trust)
+            yield
+        finally:
+            if self._process is not None:
+                self._process.terminate()
+                self._process.wait(PATIENCE)
 
     def _make_certificate(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())

@@ -16,6 +16,7 @@ import httpx2 as httpx
 import psycopg
 import pytest
 
+from clients import modern_request
 from operate.conftest import (
     PATIENCE,
     Database,
@@ -27,7 +28,6 @@ from operate.conftest import (
     set_up,
     started,
 )
-from operate.test_nginx import request
 from registry.test_app import token
 from skillwire.errors import SourceError
 from skillwire.registry import Role, publish_over_http, read_skill
@@ -35,11 +35,6 @@ from skillwire.registry.audit import first_broken
 from trees import write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +166,7 @@ async def test_replicas_follow_the_database_to_its_standby(folder: Path, tmp_pat
                         await asyncio.sleep(0.2)
             headers = {"authorization": f"Bearer {secret}"}
             async with httpx.AsyncClient(base_url=unit.base, headers=headers, timeout=PATIENCE) as http:
-                found = (await http.post("/mcp", **request("skills/list"))).json()["result"]["skills"]
+                found = (await http.post("/mcp", **modern_request("skills/list"))).json()["result"]["skills"]
             assert [skill["frontmatter"]["name"] for skill in found] == ["after", "before"]
     finally:
         with suppress(Exception):
@@ -193,7 +188,7 @@ async def test_no_request_fails_behind_a_pooler_and_changes_are_seen(
     async def ask(http: httpx.AsyncClient, method: str, **params: Any) -> dict[str, Any]:
         nonlocal asked
         asked += 1
-        answer = await http.post("/mcp", **request(method, **params))
+        answer = await http.post("/mcp", **modern_request(method, **params))
         assert answer.status_code == 200, answer.text
         assert "result" in answer.json(), answer.text
         return answer.json()["result"]

@@ -18,36 +18,29 @@ from mcp import Client
 from mcp.client.extension import advertise
 from mcp.client.streamable_http import streamable_http_client
 
-from clients import ERAS, both_eras, refusal
+from clients import ERAS, both_eras, modern_request, refusal
 from gateways import User, text_of, write_callers
 from operate.conftest import (
     FILES,
+    PAGE,
     PATIENCE,
     ROLES,
-    ROOT,
     Database,
     Nginx,
     Unit,
     environment_of,
     free_port,
+    hearing,
     replica,
     started,
-    wait_for,
 )
-from operate.test_nginx import request
 from registry.test_app import token
-from server.test_notifications import Heard, legacy, modern
 from skillwire.registry import Role, publish_over_http, read_skill
 from skillwire.registry.audit import first_broken, read_gateways
 from skillwire.wire import EXTENSION_ID
 from trees import write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass
@@ -121,13 +114,8 @@ def site(folder: Path, database: Database) -> Iterator[Site]:
     with started(registry):
         made = Site(url, proxy, gateways, registry, database, callers, writer)
         made.publish(write_skill(folder / "refunds", {"a.md": b"known", "b.md": b"unknown"}))
-        with started(*gateways):
-            proxy.start()
-            try:
-                wait_for(f"{url}/readyz", verify=proxy.trust)
-                yield made
-            finally:
-                proxy.stop()
+        with started(*gateways), proxy.serving(url):
+            yield made
 
 
 URI = "skill://docs/acme/refunds/SKILL.md"
@@ -149,7 +137,7 @@ async def test_a_caller_is_asked_through_nginx_and_both_gateways_know_the_answer
             asyncio.timeout(PATIENCE),
         ):
             while True:
-                answer = await http.post(f"{unit.base}/mcp", **request("resources/read", uri=URI))
+                answer = await http.post(f"{unit.base}/mcp", **modern_request("resources/read", uri=URI))
                 if "result" in answer.json():
                     break
     async with site.client("none", version) as client:
@@ -158,29 +146,12 @@ async def test_a_caller_is_asked_through_nginx_and_both_gateways_know_the_answer
 
 @both_eras
 async def test_a_stream_hears_what_was_published_behind_the_gateway(site: Site, version: str, tmp_path: Path):
-    async def hear(heard: Heard) -> None:
+    async with site.http("alice") as http, hearing(http, site.url, version) as heard:
         place = write_skill(tmp_path / f"news-{version}")
         await anyio.to_thread.run_sync(site.publish, place)
         async with asyncio.timeout(PATIENCE):
             while "resources/list_changed" not in heard.words:
                 await heard.more()
-
-    async with site.http("alice") as http:
-        opened = asyncio.Event()
-
-        async def note(response: httpx.Response) -> None:
-            if response.request.method == "GET" and response.status_code == 200:
-                opened.set()
-
-        http.event_hooks["response"].append(note)
-        target = streamable_http_client(f"{site.url}/mcp", http_client=http)
-        if version == "2026-07-28":
-            async with modern(target) as heard:
-                await hear(heard)
-        else:
-            async with legacy(target) as (_, heard):
-                await opened.wait()
-                await hear(heard)
 
 
 async def test_only_what_is_for_callers_passes_nginx(site: Site):
@@ -195,7 +166,7 @@ async def test_only_what_is_for_callers_passes_nginx(site: Site):
 def test_every_metric_that_operators_are_told_of_exists(site: Site):
     shown = {line.split()[2] for unit in (site.registry, *site.gateways) for line in _help(unit)}
     rules = yaml.safe_load((FILES / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
-    page = (ROOT / "docs/operate.md").read_text("utf-8")
+    page = PAGE.read_text("utf-8")
     in_rules = {name for rule in rules for name in re.findall(r"skillwire_\w+", rule["expr"])}
     assert in_rules <= shown
     assert set(re.findall(r"`(skillwire_[a-z_]+)`", page)) - set(ROLES) <= shown
@@ -225,5 +196,5 @@ async def test_a_gateway_that_ends_leaves_its_callers_to_the_other_one(site: Sit
     assert await anyio.to_thread.run_sync(site.gateways[0].stop) == 0
     for caller in ("alice", "bob", "carol"):
         async with site.http(caller) as http:
-            answer = await http.post("/mcp", **request("skills/list"))
+            answer = await http.post("/mcp", **modern_request("skills/list"))
             assert answer.json()["result"]["skills"], answer.text

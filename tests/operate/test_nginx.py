@@ -19,20 +19,15 @@ import httpx2 as httpx
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
-from clients import both_eras, call, connected
-from operate.conftest import BIN, HOST, PATIENCE, Database, Nginx, Unit, replica, started, wait_for
+from clients import both_eras, call, connected, modern_request
+from operate.conftest import BIN, HOST, PATIENCE, Database, Nginx, Unit, hearing, replica, started, wait_for
 from registry.test_app import names, token
-from server.test_notifications import SOON_SECONDS, Heard, legacy, modern
+from server.test_notifications import SOON_SECONDS
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import Role, publish_over_http, read_skill
 from trees import write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass
@@ -89,15 +84,10 @@ def site(folder: Path, database: Database) -> Iterator[Site]:
             "127.0.0.1:8002": f"127.0.0.1:{replicas[1].port}",
         },
     )
-    with started(*replicas):
-        proxy.start()
-        try:
-            wait_for(f"{url}/readyz", verify=proxy.trust)
-            made = Site(url, proxy, replicas, database, secret, admin)
-            made.publish(write_skill(folder / "pdf", {"references/a.md": b"known"}))
-            yield made
-        finally:
-            proxy.stop()
+    with started(*replicas), proxy.serving(url):
+        made = Site(url, proxy, replicas, database, secret, admin)
+        made.publish(write_skill(folder / "pdf", {"references/a.md": b"known"}))
+        yield made
 
 
 async def test_every_path_of_a_registry_is_reached(site: Site):
@@ -152,34 +142,15 @@ def test_verify_finds_nothing_wrong_through_nginx(site: Site):
 @both_eras
 async def test_a_stream_hears_of_a_publication_at_the_other_replica(site: Site, version: str, tmp_path: Path):
     fresh = [f"news-{number}-{version}" for number in range(len(site.replicas))]
-    async with site.client() as http:
-        opened = asyncio.Event()
-
-        async def note(response: httpx.Response) -> None:
-            if response.request.method == "GET" and response.status_code == 200:
-                opened.set()
-
-        http.event_hooks["response"].append(note)
-        target = streamable_http_client(f"{site.url}/mcp", http_client=http)
-        heard: Heard
-
-        async def publish_and_hear(heard: Heard) -> None:
-            # To both replicas: at least one of them is not the one with the stream.
-            for name, unit in zip(fresh, site.replicas, strict=True):
-                place = write_skill(tmp_path / name)
-                await anyio.to_thread.run_sync(partial(site.publish, place, to=unit.base))
-                async with asyncio.timeout(SOON_SECONDS):
-                    while "resources/list_changed" not in heard.words:
-                        await heard.more()
-                heard.words.clear()
-
-        if version == "2026-07-28":
-            async with modern(target) as heard:
-                await publish_and_hear(heard)
-        else:
-            async with legacy(target) as (_, heard):
-                await opened.wait()
-                await publish_and_hear(heard)
+    async with site.client() as http, hearing(http, site.url, version) as heard:
+        # To both replicas: at least one of them is not the one with the stream.
+        for name, unit in zip(fresh, site.replicas, strict=True):
+            place = write_skill(tmp_path / name)
+            await anyio.to_thread.run_sync(partial(site.publish, place, to=unit.base))
+            async with asyncio.timeout(SOON_SECONDS):
+                while "resources/list_changed" not in heard.words:
+                    await heard.more()
+            heard.words.clear()
     async with (
         site.client() as http,
         connected(streamable_http_client(f"{site.url}/mcp", http_client=http), version) as client,
@@ -219,7 +190,7 @@ async def test_a_replica_that_stops_answering_is_passed_over(site: Site, tmp_pat
             with unit.stopped():
                 for _ in range(3):
                     assert (await http.get("/v2/")).status_code == 200
-                assert (await http.post("/mcp", **request("skills/list"))).json()["result"]["skills"]
+                assert (await http.post("/mcp", **modern_request("skills/list"))).json()["result"]["skills"]
                 place = write_skill(tmp_path / str(unit.port) / "after")
                 await anyio.to_thread.run_sync(site.publish, place, f"1.0.{unit.port}")
             wait_for(f"{unit.base}/readyz")
@@ -232,7 +203,7 @@ async def test_replicas_are_restarted_one_after_the_other_and_no_request_fails(s
     async def ask(secret: str) -> None:
         async with site.client(headers={"authorization": f"Bearer {secret}"}) as http:
             while not done.is_set():
-                answer = await http.post("/mcp", **request("skills/list"))
+                answer = await http.post("/mcp", **modern_request("skills/list"))
                 statuses.append(answer.status_code)
                 assert answer.status_code == 200, answer.text
                 assert "result" in answer.json(), answer.text
@@ -249,21 +220,3 @@ async def test_replicas_are_restarted_one_after_the_other_and_no_request_fails(s
             done.set()
     assert set(statuses) == {200}
     assert len(statuses) > 20
-
-
-def request(method: str, **params: Any) -> dict[str, Any]:
-    """A request of 2026-07-28, for `httpx`."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    headers = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": method,
-    }
-    if name := params.get("uri") or params.get("name"):
-        headers["mcp-name"] = name
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    return {"json": body, "headers": headers}

@@ -15,6 +15,7 @@ import pytest
 from operate.conftest import (
     BIN,
     FILES,
+    PAGE,
     PATIENCE,
     ROLES,
     ROOT,
@@ -24,12 +25,10 @@ from operate.conftest import (
     program,
     replica,
     started,
-    wait_for,
 )
 from skillwire.cli.line import parse_line
 from skillwire.cli.parser import read_words
 
-PAGE = ROOT / "docs/operate.md"
 COMMANDS = re.compile(r"^(<!-- not run: [^\n]* -->\n)?```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKILL = "code-review"
 
@@ -99,21 +98,16 @@ def test_the_page_leads_from_an_empty_database_to_a_restored_backup(folder: Path
     made = re.search(r"skr_\S+", run(administrator))
     assert made
     changes["skr_..."] = made[0]
-    with started(*replicas):
-        proxy.start()
-        try:
-            wait_for(f"{url}/readyz", verify=proxy.trust)
-            assert SKILL in run(works)
-            run(backup)
-            assert [file.suffix for file in backups.iterdir()] == [".backup"]
-            again = folder / "again.sql"
-            again.write_text(re.sub(r"(?m)^CREATE ROLE.*$", "", (FILES / "roles.sql").read_text()))
-            again.write_text(again.read_text().replace("skills", "restored"))
-            database.psql(again)
-            run(restore)
-            assert "root" in run(weekly)
-        finally:
-            proxy.stop()
+    with started(*replicas), proxy.serving(url):
+        assert SKILL in run(works)
+        run(backup)
+        assert [file.suffix for file in backups.iterdir()] == [".backup"]
+        again = folder / "again.sql"
+        again.write_text(re.sub(r"(?m)^CREATE ROLE.*$", "", (FILES / "roles.sql").read_text()))
+        again.write_text(again.read_text().replace("skills", "restored"))
+        database.psql(again)
+        run(restore)
+        assert "root" in run(weekly)
     assert _names(database, "restored") == _names(database, "skills") == [SKILL]
 
 

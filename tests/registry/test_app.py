@@ -34,11 +34,6 @@ from skillwire.skill import digest_of
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def token(store: Store, name: str, namespace: str, role: Role, channel: str = "stable") -> str:
     access = Access(store)
     made = access.add_token(name, channel=channel, by="test")

@@ -17,6 +17,7 @@ import httpx2 as httpx
 import psycopg
 import pytest
 
+from clients import modern_request
 from interop.processes import SKILLWIRE
 from registry.conftest import Postgres, publish_to, skill_md
 from registry.test_app import names, reader, token
@@ -29,11 +30,6 @@ from skillwire.registry.queries import SkillQueries
 from skillwire.skill import digest_of, parse_uri
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @contextmanager
@@ -58,22 +54,9 @@ def visible(store: Store) -> list[str]:
 
 async def read_over_http(place: str, secret: str, path: str) -> dict[str, Any]:
     """What a replica answers to a read of a file of the skill `acme/pdf`."""
-    uri = f"skill://acme/pdf/{path}"
-    headers = {
-        "authorization": f"Bearer {secret}",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "resources/read",
-        "mcp-name": uri,
-    }
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri, "_meta": meta}}
-    async with httpx.AsyncClient(timeout=60) as http:
-        return (await http.post(place, json=body, headers=headers)).json()
+    request = modern_request("resources/read", uri=f"skill://acme/pdf/{path}")
+    async with httpx.AsyncClient(timeout=60, headers={"Authorization": f"Bearer {secret}"}) as http:
+        return (await http.post(place, **request)).json()
 
 
 async def until_ready(base: str, status: int, report: str) -> None:
@@ -93,13 +76,19 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_postgres: Postgres):
-    url = own_postgres.new()
+def with_a_skill(database: Postgres) -> tuple[str, str]:
+    """The URL of a new registry with the skill `acme/pdf`, and a token to read it."""
+    url = database.new()
     store = Store(url)
     Publishing(store).set_namespace("acme", by="test")
     publish_to(store)("pdf", files={"a.md": b"known", "b.md": b"unknown"})
     secret = token(store, "mine", "*", Role.READ)
     store.close()
+    return url, secret
+
+
+async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_postgres: Postgres):
+    url, secret = with_a_skill(own_postgres)
     with replica(url) as (_, place):
         async with reader(place, secret) as client:
 
@@ -123,11 +112,12 @@ async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_pos
             own_postgres.start()
 
             assert (await ask("skill://acme/pdf/b.md"))["result"]["contents"][0]["text"] == "unknown"
+            store = Store(url)
             publish_to(store)("docx")
+            store.close()
             async with asyncio.timeout(20):
                 while len(await names(client)) != 2:
                     pass
-    store.close()
 
 
 def test_a_database_that_does_not_answer_costs_each_call_a_bounded_time_and_is_used_again_after_that(
@@ -160,12 +150,7 @@ def test_a_database_that_does_not_answer_costs_each_call_a_bounded_time_and_is_u
 
 @pytest.mark.slow
 async def test_a_replica_serves_what_it_knows_while_its_database_does_not_answer(own_postgres: Postgres):
-    url = own_postgres.new()
-    store = Store(url)
-    Publishing(store).set_namespace("acme", by="test")
-    publish_to(store)("pdf", files={"a.md": b"known", "b.md": b"unknown"})
-    secret = token(store, "mine", "*", Role.READ)
-    store.close()
+    url, secret = with_a_skill(own_postgres)
     with replica(url) as (_, place):
         base = place.removesuffix("/mcp")
         async with httpx.AsyncClient(timeout=60) as http:
@@ -195,12 +180,7 @@ async def test_a_replica_serves_what_it_knows_while_its_database_does_not_answer
 
 
 async def test_a_replica_that_starts_before_its_database_waits_for_it(own_postgres: Postgres):
-    url = own_postgres.new()
-    store = Store(url)
-    Publishing(store).set_namespace("acme", by="test")
-    publish_to(store)("pdf", files={"a.md": b"known"})
-    secret = token(store, "mine", "*", Role.READ)
-    store.close()
+    url, secret = with_a_skill(own_postgres)
     own_postgres.kill()
     with replica(url) as (_, place):
         base = place.removesuffix("/mcp")

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from clients import modern_request
 from registry.conftest import Postgres, publish_to
 from served import PATIENCE, SKILLWIRE, Served, environment
 from skillwire.errors import SourceError
@@ -36,16 +37,7 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         place = urlsplit(url)
         uri = f"skill://shop/{name}/SKILL.md"
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        request = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "resources/read",
-            "params": {"uri": uri, "_meta": meta},
-        }
+        request = modern_request("resources/read", uri=uri)["json"]
         body = json.dumps(request, separators=(",", ":"))
         self._request = (
             f"POST /mcp HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"

@@ -32,6 +32,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from clients import META
 from registry.conftest import Postgres, skill_md
 from registry.test_app import token
 from served import PATIENCE, SKILLWIRE, Relay, Served
@@ -61,11 +62,6 @@ FORWARD, MOVED, TINY = "forward", "moved", "tiny"
 NAMES = ("alpha", "beta", "gamma")
 QUOTA = 6_000
 STALE_SECONDS = 60.0
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 class Replica:

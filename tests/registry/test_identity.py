@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 ADDRESS = "192.0.2.7"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class SlowAccess(Access):
     """Grants in a database that counts questions, and that can stop answering."""
 

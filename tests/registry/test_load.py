@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import pytest
 
+from clients import modern_request
 from registry.conftest import Postgres, publish_to, skill_md
 from registry.test_app import manifest, running, token
 from registry.test_faults import replica
@@ -25,11 +26,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 PUBLISHERS = 50
 SUBSCRIBERS = 1000
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.mark.slow
@@ -128,13 +124,8 @@ async def test_a_thousand_subscribers_hear_a_publication(postgres: Postgres):
 
 
 def _listen(host: str, secret: str) -> bytes:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"notifications": {"resourcesListChanged": True}, "_meta": meta}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params})
+    heard = {"resourcesListChanged": True}
+    body = json.dumps(modern_request("subscriptions/listen", notifications=heard)["json"])
     return (
         f"POST /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {secret}\r\n"
         "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,14 +15,13 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from clients import call, refusal
-from command_line import Ended, Run, approved
+from command_line import Ended, Run, approved, new_user
 from gateways import joined, make_gateway, text_of
 from interop.processes import SKILLWIRE, listening
 from publishers import new_key
 from registry.conftest import Publish, publish_to
 from registry.test_app import folder, running, subscriber, token
 from server.test_notifications import Heard, modern
-from skillwire.cli import main
 from skillwire.errors import (
     FormatError,
     LimitExceeded,
@@ -197,22 +195,20 @@ def test_a_deleted_version_can_be_revoked_where_it_is_installed(store: Store, pu
 
 
 @pytest.mark.parametrize(
-    ("target", "reason", "error"),
+    ("error", "target"),
     [
-        ("acme/pdf@1.0.0", " ", FormatError),
-        ("pdf", "x", FormatError),
-        ("acme/pdf@1/2", "x", FormatError),
-        ("sha256:12", "x", FormatError),
-        ("acme/pdf@9", "x", SkillNotFound),
-        ("acme/none", "x", SkillNotFound),
+        *((FormatError, target) for target in ("pdf", "acme/pdf@1/2", "sha256:12")),
+        *((SkillNotFound, target) for target in ("acme/pdf@9", "acme/none")),
     ],
 )
 def test_what_cannot_be_revoked_is_named(
-    store: Store, publish: Publish, target: str, reason: str, error: type[Exception]
+    store: Store, publish: Publish, error: type[Exception], target: str
 ) -> None:
     publish("pdf")
     with pytest.raises(error):
-        Revocations(store).revoke(target, reason, by="test")
+        Revocations(store).revoke(target, "x", by="test")
+    with pytest.raises(FormatError):
+        Revocations(store).revoke("acme/pdf@1.0.0", " ", by="test")
     assert Revocations(store).listing()[0] == []
 
 
@@ -310,18 +306,6 @@ def test_a_restored_registry_refuses_the_same_and_serves_the_same_list(
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def start(*words: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["skillwire", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return Ended(ended.value.code, printed.out, printed.err)
-
-    return start
-
-
-@pytest.fixture
 def key_file(tmp_path: Path, run: Run) -> Path:
     assert run("sign", "--new-key", tmp_path / "security.pem").code == 0
     return tmp_path / "security.pem"
@@ -369,10 +353,7 @@ async def test_every_replica_refuses_at_once_what_one_was_told_to_revoke(
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A user of their own, with the time by which they fetch."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+    new_user(tmp_path, monkeypatch)
     monkeypatch.setattr(policies, "_current", None)
     monkeypatch.setattr(policies, "_named", ())
     monkeypatch.setattr(policies, "MACHINE_FILE", tmp_path / "etc/policy.toml")

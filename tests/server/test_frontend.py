@@ -17,6 +17,7 @@ import pytest
 
 from clients import call
 from fast_path_calls import Talk, body, request
+from folder_server import port_of
 from gateways import connected_to, make_gateway, write_callers
 from registry.conftest import publish_to
 from served import INITIALIZE, INITIALIZED
@@ -44,11 +45,6 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 PRODUCTS = ("server", "gateway", "registry")
 NAMES = ("ada", "bob", "olga")
 LISTEN = body("subscriptions/listen", notifications={"resourcesListChanged": True})
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass
@@ -216,7 +212,7 @@ async def serving(kind: str, folder: Path, *, caps: Any = None, **options: Any) 
     limits = Limits(**{"http_revoke_seconds": 0.05, **(caps or {})})
     product = MAKERS[kind](folder, limits, **options)
     product.http = HttpServer(product.frontend, Address("127.0.0.1", 0), limits=limits)
-    product.port = int(product.http.url.rpartition(":")[2].partition("/")[0])
+    product.port = port_of(product.http)
     task = asyncio.ensure_future(product.http.serve())
     try:
         async with product.client() as client, asyncio.timeout(60):
@@ -436,23 +432,13 @@ async def test_commands_and_manifests_are_bounded_and_parsed_off_the_loop_if_the
 async def test_slow_heads_slow_bodies_and_too_many_connections(kind: str, tmp_path: Path) -> None:
     caps = {"http_head_seconds": 0.5, "http_body_seconds": 0.5, "http_connections_per_address": 6}
     async with serving(kind, tmp_path, caps=caps) as product:
-
-        async def end_of(talk: Talk) -> bytes:
-            async with asyncio.timeout(60):
-                try:
-                    return await talk.reader.read()
-                except ConnectionResetError:
-                    return b""
-                finally:
-                    talk.close()
-
         silent = await Talk.open(product.port)
         half = await Talk.open(product.port)
         half.writer.write(request(body("skills/list"), {**product.bearer("ada")})[:-5])
-        assert (await end_of(silent)).startswith(b"HTTP/1.1 408 ")
-        assert (await end_of(half)).startswith(b"HTTP/1.1 408 ")
+        assert (await silent.rest()).startswith(b"HTTP/1.1 408 ")
+        assert (await half.rest()).startswith(b"HTTP/1.1 408 ")
         held = [await Talk.open(product.port) for _ in range(12)]
-        answers = await asyncio.gather(*map(end_of, held))
+        answers = await asyncio.gather(*(talk.rest() for talk in held))
         refused = [answer for answer in answers if answer.startswith(b"HTTP/1.1 503 ")]
         assert len(refused) >= 6
         assert b"retry-after:" in refused[0].lower()
@@ -598,7 +584,7 @@ async def test_a_thousand_made_up_values_of_a_passed_header_leave_no_descriptors
     gateway = make_gateway(tmp_path, options, ServerOptions(limits=limits), up=behind.url)
     http = HttpServer(gateway.http_app(), Address("127.0.0.1", 0))
     serving_gateway = asyncio.ensure_future(http.serve())
-    port = int(http.url.rpartition(":")[2].partition("/")[0])
+    port = port_of(http)
     counts: list[int] = []
     stack = AsyncExitStack()
     try:

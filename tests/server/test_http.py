@@ -170,26 +170,27 @@ def test_wrong_methods_types_and_a_uri_of_a_megabyte_are_refused(url: str) -> No
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("name", "value", "is_allowed"),
+    ("name", "allowed", "refused"),
     [
-        ("Host", "127.0.0.1", True),
-        ("Host", "localhost:9", True),
-        ("Host", "[::1]:9", True),
-        ("Host", "evil.example", False),
-        ("Host", "127.0.0.1.evil.example", False),
-        ("Host", "localhost.evil.example:80", False),
-        ("Host", "skills.example", False),
-        ("Origin", "http://localhost:3000", True),
-        ("Origin", "https://127.0.0.1", True),
-        ("Origin", "http://evil.example", False),
-        ("Origin", "http://localhost.evil.example", False),
-        ("Origin", "null", False),
+        (
+            "Host",
+            ["127.0.0.1", "localhost:9", "[::1]:9"],
+            ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "skills.example"],
+        ),
+        (
+            "Origin",
+            ["http://localhost:3000", "https://127.0.0.1"],
+            ["http://evil.example", "http://localhost.evil.example", "null"],
+        ),
     ],
 )
-def test_host_and_origin_must_be_of_this_machine(url: str, name: str, value: str, is_allowed: bool) -> None:
-    response = post(url, **{name: value})
-    assert (response.status_code == 200) == is_allowed
-    assert is_allowed or response.status_code in (403, 421)
+def test_host_and_origin_must_be_of_this_machine(
+    url: str, name: str, allowed: list[str], refused: list[str]
+) -> None:
+    for value in allowed:
+        assert post(url, **{name: value}).status_code == 200, value
+    for value in refused:
+        assert post(url, **{name: value}).status_code in (403, 421), value
 
 
 @pytest.mark.process

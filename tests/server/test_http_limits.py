@@ -13,9 +13,10 @@ import httpx2 as httpx
 import pytest
 
 from fast_path_calls import READ, Talk, body, request
+from folder_server import in_task, port_of
 from served import INITIALIZE
 from skillwire import Limits, SkillServer
-from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.server import HttpServer, ServerOptions
 from trees import write_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
@@ -34,13 +35,8 @@ def folder(tmp_path: Path) -> Path:
 async def running(folder: Path, **caps: Any) -> AsyncGenerator[tuple[int, HttpServer]]:
     limits = Limits(**caps)
     app = SkillServer(folder, options=ServerOptions(limits=limits, watch=False)).http_app()
-    http = HttpServer(app, Address("127.0.0.1", 0), limits=limits)
-    task = asyncio.ensure_future(http.serve())
-    try:
-        yield int(http.url.rpartition(":")[2].partition("/")[0]), http
-    finally:
-        http.stop()
-        await task
+    async with in_task(app, limits=limits) as http:
+        yield port_of(http), http
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -49,20 +45,9 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def end_of(talk: Talk) -> bytes:
-    """Everything until the server closes the connection."""
-    async with asyncio.timeout(60):
-        try:
-            return await talk.reader.read()
-        except ConnectionResetError:
-            return b""
-        finally:
-            talk.close()
-
-
 async def test_a_connection_that_says_nothing_is_closed(folder: Path) -> None:
     async with running(folder, http_head_seconds=0.2) as (port, _):
-        assert (await end_of(await Talk.open(port))).startswith(b"HTTP/1.1 408 ")
+        assert (await (await Talk.open(port)).rest()).startswith(b"HTTP/1.1 408 ")
 
 
 async def test_bytes_of_a_head_one_by_one_do_not_extend_its_time(folder: Path) -> None:
@@ -77,7 +62,7 @@ async def test_bytes_of_a_head_one_by_one_do_not_extend_its_time(folder: Path) -
         dripping = asyncio.ensure_future(drip())
         try:
             # A byte sent after the connection was closed can reset it, and the response is lost.
-            assert (await end_of(talk))[:13] in (b"", b"HTTP/1.1 408 ")
+            assert (await talk.rest())[:13] in (b"", b"HTTP/1.1 408 ")
             assert not dripping.done()
         finally:
             dripping.cancel()
@@ -89,14 +74,14 @@ async def test_a_head_cut_off_after_a_first_request_is_closed_too(folder: Path) 
         status, _, _ = await talk.ask(request(READ))
         assert status == b"http/1.1 200 ok"
         talk.writer.write(request(READ)[:40])
-        assert (await end_of(talk)).startswith(b"HTTP/1.1 408 ")
+        assert (await talk.rest()).startswith(b"HTTP/1.1 408 ")
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(folder: Path) -> None:
     async with running(folder, http_body_seconds=0.3) as (port, _):
         talk = await Talk.open(port)
         talk.writer.write(request(READ)[:-10])
-        assert (await end_of(talk)).startswith(b"HTTP/1.1 408 ")
+        assert (await talk.rest()).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.slow
@@ -107,7 +92,7 @@ async def test_a_connection_between_requests_stays_for_its_time_and_no_longer(fo
         await asyncio.sleep(0.7)
         status, _, _ = await talk.ask(request(READ))
         assert status == b"http/1.1 200 ok"
-        assert await end_of(talk) == b""
+        assert await talk.rest() == b""
     assert Limits().http_idle_seconds >= 60
 
 
@@ -126,7 +111,7 @@ async def test_one_address_has_its_share_of_connections_and_no_more(folder: Path
         for talk in held:
             status, _, _ = await talk.ask(request(READ))
             assert status == b"http/1.1 200 ok"
-        assert (await end_of(await Talk.open(port))).startswith(b"HTTP/1.1 503 ")
+        assert (await (await Talk.open(port)).rest()).startswith(b"HTTP/1.1 503 ")
         held.pop().close()
         await until(lambda: http.connections < 3)
         again = await Talk.open(port)
@@ -149,7 +134,7 @@ async def test_thousands_of_connections_meet_the_limit_and_the_server_goes_on(fo
             await first.ask(request(READ))
             talks = [await Talk.open(port) for _ in range(MANY)]
             for talk in talks[1000:]:
-                assert (await end_of(talk)).startswith(b"HTTP/1.1 503 ")
+                assert (await talk.rest()).startswith(b"HTTP/1.1 503 ")
             for talk in talks[:1000]:
                 talk.close()
             assert (await first.ask(request(READ)))[0] == b"http/1.1 200 ok"

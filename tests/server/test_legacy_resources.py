@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import anyio
 import mcp_types as types
 import pytest
 from fastmcp import Client as FastMCPClient
 from fastmcp.utilities.skills import download_skill, get_skill_manifest, list_skills, sync_skills
 
 from clients import both_eras, call, connected, refusal
+from folder_server import in_task
 from skillwire import FunctionSource, LegacyFeatures, Limits, SkillServer
-from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.server import ServerOptions
 from skillwire.server.library import ALL_OFF
 from skillwire.skill import Dialect
 from skillwire.wire.index import parse_index
@@ -50,12 +50,8 @@ async def uris_of(client: Any) -> list[str]:
 
 @asynccontextmanager
 async def fast_mcp(server: SkillServer) -> AsyncGenerator[FastMCPClient[Any]]:
-    http = HttpServer(server.http_app(), Address("127.0.0.1", 0))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(http.serve)
-        async with FastMCPClient(http.url) as client:
-            yield client
-        http.stop()
+    async with in_task(server.http_app()) as http, FastMCPClient(http.url) as client:
+        yield client
 
 
 async def test_fastmcps_own_utilities_list_and_download_skills(folder: Path, tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ import httpx2 as httpx
 import pytest
 
 from fast_path_calls import READ, send
+from folder_server import in_task
 from served import serving_http
 from skillwire import Limits, SkillServer, SourceError
 from skillwire.access import TokenFile
 from skillwire.access.callers import parse_tokens
-from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.server import ServerOptions
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio
@@ -33,12 +34,11 @@ def folder(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def running(server: SkillServer, **options: Any) -> AsyncGenerator[httpx.AsyncClient]:
-    http = HttpServer(server.http_app(**options), Address("127.0.0.1", 0))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(http.serve)
-        async with httpx.AsyncClient(base_url=http.url.removesuffix("/mcp"), timeout=30) as client:
-            yield client
-        http.stop()
+    async with (
+        in_task(server.http_app(**options)) as http,
+        httpx.AsyncClient(base_url=http.url.removesuffix("/mcp"), timeout=30) as client,
+    ):
+        yield client
 
 
 def bearer(token: str) -> dict[str, str]:

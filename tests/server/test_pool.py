@@ -15,11 +15,6 @@ from skillwire.server import OpenRequest, PoolFull, SharedPool, ViewPool
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Place:
     """An endpoint that runs until it is stopped."""
 

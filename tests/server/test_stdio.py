@@ -266,22 +266,22 @@ anyio.run(SkillServer(source, {str(folder)!r}).run_stdio)
     assert done.returncode == 0
 
 
+def answered_by(command: list[str | Path], text: str) -> list[int]:
+    """The ids that a server answers which is given this text and no more. It ends well."""
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=PATIENCE, env=environment()
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    return [json.loads(line)["id"] for line in done.stdout.splitlines()]
+
+
 @pytest.mark.process
 def test_what_was_asked_before_the_end_of_input_is_answered(folder: Path) -> None:
     messages: list[dict[str, Any]] = [INITIALIZE, INITIALIZED]
     messages += [{"jsonrpc": "2.0", "id": number, "method": "skills/list"} for number in range(1, 4)]
     text = "".join(json.dumps(message) + "\n" for message in messages).removesuffix("\n")
-    done = subprocess.run(
-        [SKILLWIRE, "serve", folder],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=environment(),
-    )
-    assert done.returncode == 0
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0, 1, 2, 3]
-    assert "Traceback" not in done.stderr
+    assert answered_by([SKILLWIRE, "serve", folder], text) == [0, 1, 2, 3]
 
 
 @pytest.mark.process
@@ -333,18 +333,9 @@ def test_a_client_that_disconnects_ends_it_silently(folder: Path) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(("closed", "answered"), [(0, False), (1, False), (2, True)])
 def test_a_closed_standard_descriptor_breaks_nothing(folder: Path, closed: int, answered: bool) -> None:
+    line = f'exec "$0" serve "$1" {closed}{"<" if closed == 0 else ">"}&-'
     text = json.dumps(INITIALIZE) + "\n"
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$0" serve "$1" {closed}{"<" if closed == 0 else ">"}&-', SKILLWIRE, folder],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=environment(),
-    )
-    assert done.returncode == 0
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ([0] if answered else [])
-    assert "Traceback" not in done.stderr
+    assert answered_by(["sh", "-c", line, SKILLWIRE, folder], text) == ([0] if answered else [])
 
 
 @pytest.mark.process

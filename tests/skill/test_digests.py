@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillwire.errors import FormatError
+from frontmatter_blocks import only_issue
 from skillwire.skill import digest_of, parse_digest, parse_set_digest, set_digest
 
 EMPTY = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -48,12 +48,8 @@ def test_a_digest_that_was_made_is_read_back(data: bytes) -> None:
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(FormatError) as caught:
-        parse_digest(text)
-    (issue,) = caught.value.issues
+    issue = only_issue(parse_digest, text)
     assert issue.rule == "digest-shape"
-    assert issue.fix
-    assert issue.message.isprintable()
     assert len(issue.message) < 500
 
 
@@ -110,9 +106,4 @@ def test_the_order_of_the_files_does_not_matter(files: dict[str, bytes], random:
     ],
 )
 def test_a_set_that_could_be_written_like_another_has_no_digest(paths: list[str]) -> None:
-    with pytest.raises(FormatError) as caught:
-        set_digest((path, digest_of(b"")) for path in paths)
-    (issue,) = caught.value.issues
-    assert issue.rule == "set-digest"
-    assert issue.fix
-    assert issue.message.isprintable()
+    assert only_issue(set_digest, [(path, digest_of(b"")) for path in paths]).rule == "set-digest"

@@ -21,19 +21,14 @@ from skillwire.sources.directory.authoring import (
     sign_folder,
 )
 from skillwire.trust import MAX_BUNDLE_BYTES, SIGNATURE_FILE, Publisher, SignatureState
+from trees import write_skill
 
 NOW = datetime.now(UTC)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    root = tmp_path / "demo"
-    (root / "scripts").mkdir(parents=True)
-    (root / "SKILL.md").write_text(
-        "---\nname: demo\ndescription: Shows how signing works. Use when asked to.\n---\nText.\n"
-    )
-    (root / "scripts/run.py").write_text("print(1)\n")
-    return root
+    return write_skill(tmp_path / "demo", {"scripts/run.py": b"print(1)\n"})
 
 
 def test_a_signed_folder_is_signed_until_a_file_changes(folder: Path, tmp_path: Path) -> None:

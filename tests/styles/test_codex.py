@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simulator import Simulator, make_host, opened
+from simulator import Simulator, agree, make_host, opened
 from skillwire.host import EventKind, ServerConfig
 from skillwire.host.styles.codex import STYLE, mention
 from skillwire.limits import DEFAULT_LIMITS
@@ -18,11 +18,7 @@ from trees import write_skill
 pytestmark = pytest.mark.anyio
 
 
-async def yes(request: object) -> bool:
-    return True
-
-
-CODEX = {"style": "codex", "ask": yes}
+CODEX = {"style": "codex", "ask": agree}
 
 
 async def test_c1_a_servers_skills_are_used_unless_disabled(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourcesListChanged
 
-from simulator import Simulator, opened, unreachable
+from simulator import Simulator, agree, opened, plain_server, unreachable
 from skillwire.catalog import EVERYTHING, HostSkill
 from skillwire.errors import (
     AmbiguousName,
@@ -34,11 +34,7 @@ from trees import write_skill
 pytestmark = pytest.mark.anyio
 
 
-async def yes(request: object) -> bool:
-    return True
-
-
-GEMINI = {"style": "gemini", "ask": yes}
+GEMINI = {"style": "gemini", "ask": agree}
 INDEX = "skill://index.json"
 
 
@@ -69,16 +65,7 @@ async def test_g1_an_index_registers_skills_whose_bodies_come_at_activation(tmp_
 
 @pytest.mark.requirement("CAP-3", "CAP-5")
 async def test_g2_a_server_with_neither_capability_nor_resources_is_not_probed(tmp_path: Path) -> None:
-    from mcp.server.lowlevel import Server
-
-    asked: list[str] = []
-    mute = Server("mute")
-
-    async def note(ctx: object, call_next: object) -> object:
-        asked.append(ctx.method)  # type: ignore[attr-defined]
-        return await call_next(ctx)  # type: ignore[operator]
-
-    mute.middleware.append(note)  # type: ignore[arg-type]
+    mute, asked = plain_server()
     async with opened(tmp_path, host_options=GEMINI, mute=ServerConfig(instance=mute)) as host:
         assert host.skills() == ()
     assert not [method for method in asked if method.startswith(("resources/", "skills/"))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator import Simulator, make_host, opened, unreachable
+from simulator import Simulator, agree, make_host, opened, plain_server, unreachable
 from skillwire.errors import FormatError, SkillNotFound
 from skillwire.host import ServerConfig
 from skillwire.host.styles import goose
@@ -21,24 +21,11 @@ from trees import write_skill
 pytestmark = pytest.mark.anyio
 
 
-async def yes(request: object) -> bool:
-    return True
-
-
-GOOSE = {"style": "goose", "ask": yes}
+GOOSE = {"style": "goose", "ask": agree}
 
 
 async def test_o1_every_server_is_asked_for_an_index_and_errors_do_no_harm(tmp_path: Path) -> None:
-    from mcp.server.lowlevel import Server
-
-    asked: list[str] = []
-    plain = Server("plain")
-
-    async def note(ctx: object, call_next: object) -> object:
-        asked.append(ctx.method)  # type: ignore[attr-defined]
-        return await call_next(ctx)  # type: ignore[operator]
-
-    plain.middleware.append(note)  # type: ignore[arg-type]
+    plain, asked = plain_server()
     async with opened(tmp_path, host_options=GOOSE, plain=ServerConfig(instance=plain)) as host:
         assert host.skills() == ()
         assert [event.message for event in host.log.events_so_far()] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator import Simulator, opened
+from simulator import Simulator, agree, opened
 from skillwire.errors import (
     ApprovalRequired,
     DigestMismatch,
@@ -25,12 +25,8 @@ from trees import write_skill
 pytestmark = pytest.mark.anyio
 
 
-async def yes(request: object) -> bool:
-    return True
-
-
 def options(style: Style, **more: object) -> dict[str, object]:
-    return {"style": style, "ask": yes, **more}
+    return {"style": style, "ask": agree, **more}
 
 
 def hostile() -> Simulator:

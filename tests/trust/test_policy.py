@@ -30,12 +30,18 @@ from skillwire.trust import (
     Denied,
     FindingLevel,
     Grants,
+    LayerKind,
     Patterns,
+    Permission,
+    Policy,
+    PolicyLayer,
+    PolicyPublisher,
     Purpose,
     Scan,
     Scanner,
     SignatureState,
     SignatureVerdict,
+    Subject,
     TeamApproval,
     admit,
     approve,
@@ -45,16 +51,7 @@ from skillwire.trust import (
     shown_digest,
     url_name,
 )
-from skillwire.trust.policy import (
-    LayerKind,
-    Permission,
-    Policy,
-    PolicyLayer,
-    PolicyPublisher,
-    Subject,
-    judge,
-    may_run,
-)
+from skillwire.trust.policy import judge, may_run
 
 ENTRY = checked(files={"scripts/pay.py": b"pay"})
 SITE = "https://docs.example.org/mcp"
@@ -190,26 +187,23 @@ def test_a_file_that_was_seen_of_a_dynamic_skill_is_refused_when_it_is_revoked()
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "fits"),
+    ("pattern", "matching", "others"),
     [
-        ("a*a", "a", False),
-        ("a*a", "aa", True),
-        ("a*a", "aba/below", True),
-        ("*", "", True),
-        ("a", "a/b", True),
-        ("a", "ab", False),
-        ("*b*c", "abdc", True),
-        ("*b*c", "acb", False),
-        ("a.c", "abc", False),
-        ("[ab]", "a", False),
-        ("a*", "a\nb", True),
-        ("a", "a\n", False),
-        ("*a" * 40 + "b", "a" * 4000, False),
+        ("a*a", ["aa", "aba/below"], ["a"]),
+        ("*", [""], []),
+        ("a", ["a/b"], ["ab", "a\n"]),
+        ("*b*c", ["abdc"], ["acb"]),
+        ("a.c", [], ["abc"]),
+        ("[ab]", [], ["a"]),
+        ("a*", ["a\nb"], []),
+        ("*a" * 40 + "b", [], ["a" * 4000]),
     ],
 )
-def test_patterns(pattern: str, text: str, fits: bool) -> None:
-    assert Patterns([pattern]).matches([text]) is fits
-    assert Patterns(["other", pattern]).named([text]) == (pattern if fits else "")
+def test_patterns(pattern: str, matching: list[str], others: list[str]) -> None:
+    for texts, fits in ((matching, True), (others, False)):
+        for text in texts:
+            assert Patterns([pattern]).matches([text]) is fits, text
+            assert Patterns(["other", pattern]).named([text]) == (pattern if fits else "")
 
 
 @pytest.mark.parametrize(
@@ -230,20 +224,24 @@ def test_no_spelling_of_a_letter_evades_a_pattern_that_ignores_case(pattern: str
 
 
 @pytest.mark.parametrize(
-    ("url", "name"),
+    ("name", "spellings"),
     [
-        ("https://Docs.Example.ORG:443/mcp/?token=1#x", "https://docs.example.org/mcp"),
-        ("https://docs.example.org@evil.example/mcp", "https://evil.example/mcp"),
-        ("https://docs.example.org./mcp", "https://docs.example.org/mcp"),
-        ("https://docs.example.org/good/../evil", "https://docs.example.org/evil"),
-        ("https://docs.example.org/good/%2e%2e/evil", "https://docs.example.org/evil"),
-        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
-        ("https://[::1]:8443/a", "https://[::1]:8443/a"),
-        ("https://host:port/", "invalid:"),
+        (
+            "https://docs.example.org/mcp",
+            ["https://Docs.Example.ORG:443/mcp/?token=1#x", "https://docs.example.org./mcp"],
+        ),
+        ("https://evil.example/mcp", ["https://docs.example.org@evil.example/mcp"]),
+        (
+            "https://docs.example.org/evil",
+            ["https://docs.example.org/good/../evil", "https://docs.example.org/good/%2e%2e/evil"],
+        ),
+        ("http://127.0.0.1:8080", ["http://127.0.0.1:8080"]),
+        ("https://[::1]:8443/a", ["https://[::1]:8443/a"]),
+        ("invalid:", ["https://host:port/"]),
     ],
 )
-def test_an_address_has_one_spelling(url: str, name: str) -> None:
-    assert url_name(url) == name
+def test_an_address_has_one_spelling(name: str, spellings: list[str]) -> None:
+    assert [url_name(url) for url in spellings] == [name] * len(spellings)
 
 
 @pytest.mark.parametrize(

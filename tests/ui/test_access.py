@@ -208,17 +208,17 @@ async def test_nobody_without_access_learns_the_path_of_a_session(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    "given",
     [
-        ("/skills?q=a", "/skills?q=a"),
-        ("//evil.example", "/"),
-        ("/\\evil.example", "/"),
-        ("https://evil.example", "/"),
-        ("javascript:alert(1)", "/"),
-        ("/open?token=x", "/"),
-        ("/a\r\nSet-Cookie: b", "/"),
-        ("", "/"),
+        "//evil.example",
+        "/\\evil.example",
+        "https://evil.example",
+        "javascript:alert(1)",
+        "/open?token=x",
+        "/a\r\nSet-Cookie: b",
+        "",
     ],
 )
-def test_a_form_leads_back_to_this_page_alone(given: str, path: str) -> None:
-    assert local_path(given) == path
+def test_a_form_leads_back_to_this_page_alone(given: str) -> None:
+    assert local_path("/skills?q=a") == "/skills?q=a"
+    assert local_path(given) == "/"
