@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 import skillwire
@@ -49,7 +51,10 @@ def gateway_command(servers: dict[str, list[str]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def gateway_url(gateway_command: list[str]) -> Iterator[str]:
-    with listening([*gateway_command, "--http", "127.0.0.1:0"]) as url:
+    """A gateway to which every server has answered."""
+    with listening([*gateway_command, "--http", "127.0.0.1:0"]) as url, httpx.Client(timeout=60) as client:
+        while client.get(f"{url.removesuffix('/mcp')}/readyz").status_code != 200:
+            time.sleep(0.1)
         yield url
 
 
@@ -104,8 +109,10 @@ async def test_skillwire_verify_finds_nothing_through_a_gateway_over_http(gatewa
 
 
 async def test_skillwire_verify_finds_nothing_through_a_gateway_over_stdio(
-    gateway_command: list[str],
+    gateway_command: list[str], gateway_url: str
 ) -> None:
+    """Each process begins with what the servers listed for the gateway over HTTP: all of their skills, however
+    long they take to start."""
     report = await skillwire.verify(gateway_command, limits=PATIENT)
     assert departures(report) == (set(), set())
 
