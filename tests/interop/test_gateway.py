@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -111,9 +112,9 @@ async def test_skillwire_verify_finds_nothing_through_a_gateway_over_http(gatewa
 async def test_skillwire_verify_finds_nothing_through_a_gateway_over_stdio(
     gateway_command: list[str], gateway_url: str
 ) -> None:
-    """Each process begins with what the servers listed for the gateway over HTTP: all of their skills, however
-    long they take to start."""
-    report = await skillwire.verify(gateway_command, limits=PATIENT)
+    """Each process begins with what the servers listed for the gateway over HTTP, however slowly they start."""
+    cache = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+    report = await skillwire.verify(gateway_command, env=cache, limits=PATIENT)
     assert departures(report) == (set(), set())
 
 
@@ -127,8 +128,7 @@ async def test_skillwire_verify_finds_nothing_where_every_skill_is_approved(
     }
     async with make_gateway(tmp_path, host_options={"servers": configs}) as gateway:
         server = gateway.server()
-        async with server.open() as library:
-            await library.entries()
+        await gateway.host.feed.settled()
         for skill in gateway.host.skills():
             await gateway.host.admin.approve(skill)
         report = await skillwire.verify(server, limits=PATIENT)
