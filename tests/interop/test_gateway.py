@@ -112,7 +112,7 @@ async def test_skillwire_verify_finds_nothing_through_a_gateway_over_http(gatewa
 async def test_skillwire_verify_finds_nothing_through_a_gateway_over_stdio(
     gateway_command: list[str], gateway_url: str
 ) -> None:
-    """Each process begins with what the servers listed for the gateway over HTTP, however slowly they start."""
+    """Each process begins with what the servers listed for the gateway over HTTP, however slow they are."""
     cache = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
     report = await skillwire.verify(gateway_command, env=cache, limits=PATIENT)
     assert departures(report) == (set(), set())
