@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2 as httpx
 import pytest
 
 import skillwire
@@ -19,6 +17,7 @@ from interop.processes import SKILLWIRE, listening
 from interop.test_conformance import LEFT_OUT_ON_LEGACY, LEGACY, MODERN, not_passed, run_scenario
 from interop.test_inspector import INSPECT_SECONDS
 from interop.test_verify_peers import PATIENT, departures
+from served import wait_until_ready
 from skillwire.host import ServerConfig
 from trees import write_skill
 
@@ -53,9 +52,8 @@ def gateway_command(servers: dict[str, list[str]]) -> list[str]:
 @pytest.fixture(scope="module")
 def gateway_url(gateway_command: list[str]) -> Iterator[str]:
     """A gateway to which every server has answered."""
-    with listening([*gateway_command, "--http", "127.0.0.1:0"]) as url, httpx.Client(timeout=60) as client:
-        while client.get(f"{url.removesuffix('/mcp')}/readyz").status_code != 200:
-            time.sleep(0.1)
+    with listening([*gateway_command, "--http", "127.0.0.1:0"]) as url:
+        wait_until_ready(url)
         yield url
 
 
