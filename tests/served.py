@@ -11,10 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urljoin
+
+import httpx2 as httpx
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 PATIENCE = 120
@@ -142,6 +146,16 @@ def serving_http(*arguments: object, env: Mapping[str, str] | None = None) -> It
     """A server on a free port, with its URL."""
     with serving(*arguments, "--http", "127.0.0.1:0", env=env) as served:
         yield served.wait_until_it_says(r"http://\S+")[0], served
+
+
+def wait_until_ready(url: str) -> None:
+    """Return when each server behind a gateway has answered or failed: until then, some may not be listed."""
+    until = time.monotonic() + 5 * PATIENCE  # It may have to start several of them.
+    # Without TLS there is nothing to verify, and reading certificates would take longer than the request.
+    with httpx.Client(timeout=PATIENCE, verify=False) as client:
+        while client.get(urljoin(url, "/readyz")).status_code != 200:
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 class Relay(threading.Thread):

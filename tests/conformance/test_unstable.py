@@ -200,6 +200,34 @@ async def test_what_fails_again_is_a_finding(name: str) -> None:
     assert report.passing == ()
 
 
+def lists_fewer(while_starting: Callable[[int], bool]) -> CleanServer:
+    """A server that leaves its first skill out of some listings: `while_starting` gets their number."""
+
+    async def bend(server: CleanServer, method: str, params: Json, answer: Json) -> Json:
+        if method == "skills/list" and "result" in answer and not params.get("cursor"):
+            server.counts["listings"] += 1
+            if while_starting(server.counts["listings"]):
+                del answer["result"]["skills"][0]
+        return answer
+
+    server = make_server()
+    server.bend = bend
+    return server
+
+
+async def test_a_listing_that_grew_once_while_it_was_checked_is_a_remark() -> None:
+    report = await skillwire.verify(lists_fewer(lambda number: number == 1))
+    assert findings(report) == []
+    [remark] = report.passing
+    assert remark.startswith("skills/list: the listing changed while it was checked")
+
+
+async def test_a_listing_that_changes_each_time_is_a_finding() -> None:
+    report = await skillwire.verify(lists_fewer(lambda number: number % 2 == 1))
+    assert "LST-1/changing" in {finding.rule for finding in report.findings}
+    assert report.passing == ()
+
+
 @pytest.mark.process
 async def test_a_server_that_crashed_once_is_started_again(tmp_path: Path) -> None:
     mark = tmp_path / "crashed"

@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from clients import both_eras, call, modern_request
 from folder_server import FolderServer
 from gateways import User, connected_to, text_of
-from served import PATIENCE, SKILLWIRE, Served, environment
+from served import PATIENCE, SKILLWIRE, Served, environment, wait_until_ready
 from terminals import Terminal
 from trees import write_skill
 from ui.visitor import form_fields
@@ -64,7 +64,9 @@ class Place:
         ) as process:
             try:
                 served = Served(process)
-                yield served.wait_until_it_says(r"Gateway to .* at (http://\S+)")[1], served
+                url = served.wait_until_it_says(r"Gateway to .* at (http://\S+)")[1]
+                wait_until_ready(url)
+                yield url, served
                 served.end()
             finally:
                 process.kill()
@@ -234,6 +236,7 @@ def test_disabled_skills_and_servers_leave_a_running_gateway_and_come_back(place
         try:
             served = Served(process)
             url = served.wait_until_it_says(r"Gateway to .* at (http://\S+)")[1]
+            wait_until_ready(url)
             assert len(listed(url)) == 3
             place.run("config", "disable", "shop/refunds")
             eventually(lambda: len(listed(url)) == 2 and REFUNDS not in listed(url))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import skillwire.gateway.app
+from command_line import Run
 from fast_path_calls import GREETED, greeting, piped, plain
 from folder_server import in_task
 from gateways import User, joined, make_gateway, text_of
@@ -29,6 +30,20 @@ pytestmark = pytest.mark.anyio
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers are connected after the first list, however late that is asked for on a busy machine."""
     monkeypatch.setattr(skillwire.gateway.app, "_FIRST_LIST_SECONDS", 60)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [((), Limits().upstream_seconds), (("--timeout", "60"), 60)])
+def test_a_request_waits_for_a_server_as_long_as_the_command_line_says(
+    run: Run, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], seconds: float
+) -> None:
+    started: list[Gateway] = []
+
+    async def start(gateway: Gateway) -> None:
+        started.append(gateway)
+
+    monkeypatch.setattr(Gateway, "run_stdio", start)
+    assert run("gateway", "--no-config", "--server", "docs=https://docs.example/mcp", *given).code == 0
+    assert started[0].limits.upstream_seconds == seconds
 
 
 @asynccontextmanager

@@ -69,6 +69,20 @@ async def test_a_server_that_stopped_answering_is_named_and_the_next_request_doe
         assert (await refusal(client, "resources/read", uri="skill://shop/none/SKILL.md")).code == -32603
 
 
+async def test_a_known_directory_is_listed_while_its_server_does_not_answer(tmp_path: Path) -> None:
+    shop = Simulator()
+    shop.skill("one", files={"notes/a.md": b"one"})
+    limits = {"limits": Limits(upstream_seconds=0.2)}
+    async with make_gateway(tmp_path, None, None, limits, shop=shop) as gateway, joined(gateway) as client:
+        assert await pages(client)
+        shop.never_answer("skills/get")
+        listed = await call(client, "resources/directory/read", uri="skill://shop/one/notes")
+        assert [child["uri"] for child in listed["resources"]] == ["skill://shop/one/notes/a.md"]
+        # Of what is not listed, only the server knows whether it is there.
+        error = await refusal(client, "resources/directory/read", uri="skill://shop/one/other")
+        assert "The server shop is unavailable" in error.message
+
+
 @pytest.mark.slow
 async def test_twenty_servers_of_which_five_lie(tmp_path: Path) -> None:
     servers: dict[str, Any] = {f"good-{number}": honest(number) for number in range(15)}

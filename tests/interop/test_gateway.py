@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from interop.processes import SKILLWIRE, listening
 from interop.test_conformance import LEFT_OUT_ON_LEGACY, LEGACY, MODERN, not_passed, run_scenario
 from interop.test_inspector import INSPECT_SECONDS
 from interop.test_verify_peers import PATIENT, departures
+from served import wait_until_ready
 from skillwire.host import ServerConfig
 from trees import write_skill
 
@@ -49,7 +51,9 @@ def gateway_command(servers: dict[str, list[str]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def gateway_url(gateway_command: list[str]) -> Iterator[str]:
+    """A gateway to which every server has answered."""
     with listening([*gateway_command, "--http", "127.0.0.1:0"]) as url:
+        wait_until_ready(url)
         yield url
 
 
@@ -104,9 +108,11 @@ async def test_skillwire_verify_finds_nothing_through_a_gateway_over_http(gatewa
 
 
 async def test_skillwire_verify_finds_nothing_through_a_gateway_over_stdio(
-    gateway_command: list[str],
+    gateway_command: list[str], gateway_url: str
 ) -> None:
-    report = await skillwire.verify(gateway_command, limits=PATIENT)
+    """Each process begins with what the servers listed for the gateway over HTTP, however slow they are."""
+    cache = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+    report = await skillwire.verify(gateway_command, env=cache, limits=PATIENT)
     assert departures(report) == (set(), set())
 
 
@@ -120,8 +126,7 @@ async def test_skillwire_verify_finds_nothing_where_every_skill_is_approved(
     }
     async with make_gateway(tmp_path, host_options={"servers": configs}) as gateway:
         server = gateway.server()
-        async with server.open() as library:
-            await library.entries()
+        await gateway.host.feed.settled()
         for skill in gateway.host.skills():
             await gateway.host.admin.approve(skill)
         report = await skillwire.verify(server, limits=PATIENT)

@@ -21,7 +21,7 @@ import pytest
 
 from clients import modern_request
 from registry.conftest import Postgres, publish_to
-from served import PATIENCE, SKILLWIRE, Served, environment
+from served import PATIENCE, SKILLWIRE, Served, environment, wait_until_ready
 from skillwire.errors import SourceError
 from skillwire.registry import AuditLine, Publishing, Store, StoreAudit
 from skillwire.registry.audit import first_broken, last_numbers, read_gateways
@@ -91,7 +91,9 @@ class Machine:
         ) as process:
             try:
                 served = Served(process)
-                yield served.wait_until_it_says(r"Gateway to .* at (http://\S+)")[1], served
+                url = served.wait_until_it_says(r"Gateway to .* at (http://\S+)")[1]
+                wait_until_ready(url)
+                yield url, served
             finally:
                 process.kill()
 

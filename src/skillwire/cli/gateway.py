@@ -19,6 +19,7 @@ from skillwire.errors import SourceError
 if TYPE_CHECKING:
     from skillwire.access import Caller, Callers
     from skillwire.gateway import ApprovalQuestion, Audit, Gateway, GatewayOptions
+    from skillwire.limits import Limits
     from skillwire.server import ServerOptions, StoppableApp
     from skillwire.ui import ReviewApp
 
@@ -220,8 +221,15 @@ def _server_options(options: RunOptions) -> ServerOptions:
         ttl_ms=round(options.ttl * 1000),
         page_size=options.page_size,
         legacy_features=LegacyFeatures(tools=options.tools, prompts=options.prompts),
-        limits=running.http_limits(options),
+        limits=_limits(options),
     )
+
+
+def _limits(options: RunOptions) -> Limits:
+    """The limits that the options set. A request waits for a server as long as the server may take."""
+    limits = running.http_limits(options)
+    seconds = options.options.timeout
+    return limits if seconds is None else replace(limits, upstream_seconds=seconds)
 
 
 def _gateway_options(options: RunOptions, callers: Callers | None) -> GatewayOptions:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from skillwire.conformance.channels import Unsolicited
 from skillwire.conformance.entries import EntryView, FileSeen
-from skillwire.conformance.messages import Answer, Exchanges
+from skillwire.conformance.messages import Answer, Exchanges, same_entry
 from skillwire.conformance.session import MODERN, Opening, Revision
 from skillwire.documents import JsonObject, is_list, is_object
 from skillwire.errors import FormatError
@@ -135,6 +135,11 @@ class Paged:
     def failed(self) -> bool:
         """Whether any page is missing for a reason that has a finding of its own."""
         return any(page.failure is not None for page in self.pages)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every page was answered and nothing was left out."""
+        return not self.endless and not self.left_out and all(page.result is not None for page in self.pages)
 
     @property
     def first(self) -> Answer | None:
@@ -270,6 +275,27 @@ class Observations:
     @property
     def reads_directories(self) -> bool:
         return bool(self.settings) and (self.settings or {}).get(DIRECTORY_READ_SETTING) is True
+
+    @property
+    def has_steady_listing(self) -> bool:
+        """Whether the listing is complete, and the same when asked again."""
+        again = self.relisting
+        return (
+            again is not None
+            and self.listing.is_complete
+            and same_entry(self.listing.items("skills"), again.items("skills"))
+        )
+
+    @property
+    def listing_changed(self) -> bool:
+        """Whether two complete listings differ."""
+        again = self.relisting
+        return (
+            again is not None
+            and self.listing.is_complete
+            and again.is_complete
+            and not self.has_steady_listing
+        )
 
     def changes(self, uri: SkillUri) -> bool:
         """Whether two reads of a file gave different bytes."""

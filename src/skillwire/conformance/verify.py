@@ -32,6 +32,7 @@ from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill.profiles import profile_named
 from skillwire.text import redact, redact_url, secrets_in_arguments, secrets_in_urls, shown
+from skillwire.wire import METHOD_LIST
 
 _HOST: Final = re.compile(
     r"(?:localhost|\[[0-9a-fA-F:]+\]|[\w-]+(?:\.[\w-]+)+)(?::\d+)?(?:/\S*)?|[\w.-]+:\d+(?:/\S*)?"
@@ -318,20 +319,23 @@ class _Run:
     ) -> Observations | SourceError:
         """Everything seen on one revision; or why there is nothing to see.
 
-        A process that ends is started once more: what ended it has to end it again. An error is returned, not
-        raised: on the way through task groups it would become a group of errors.
+        A process that ends is started once more: what ended it has to end it again. A listing that changed
+        while it was checked is checked once more: it has to change again. An error is returned, not raised:
+        on the way through task groups it would become a group of errors.
         """
         first = await self._survey_once(open_channel, revision, known)
-        if not isinstance(first, Observations) or not self.target.command:
+        if not isinstance(first, Observations):
             return first
-        ended = [one for one in first.failures if one.may_be_transient]
-        if not ended:
+        ended = [one for one in first.failures if one.may_be_transient] if self.target.command else []
+        if not ended and not first.listing_changed:
             return first
         again = await self._survey_once(open_channel, revision, known)
-        if not isinstance(again, Observations):
+        if not isinstance(again, Observations) or (first.listing_changed and not again.has_steady_listing):
             return first
         failures = {(one.method, one.about) for one in again.failures}
         again.passing += tuple(one for one in ended if (one.method, one.about) not in failures)
+        if first.listing_changed:
+            again.passing += (Answer(method=METHOD_LIST, reason="the listing changed while it was checked"),)
         return again
 
     async def _survey_once(

@@ -25,7 +25,7 @@ import anyio.to_thread
 
 from skillwire.access import Caller
 from skillwire.consent import covered_files
-from skillwire.errors import SkillNotFound, SkillwireError, SourceError
+from skillwire.errors import Refusal, SkillNotFound, SkillwireError, SourceError
 from skillwire.files import file_stamp, read_regular, unreadable
 from skillwire.gateway.records import Approvals, CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer, Superseded, Upstream, label_segment, moved, upstream_uri
@@ -382,9 +382,13 @@ class CallerSource(Source):
 
     async def read_directory(self, uri: SkillUri) -> Sequence[DirectoryChild]:
         await self._prepare(uri)
-        entries = self._current().entries
-        owner = await self._owner(SkillUri(f"{uri}/{SKILL_FILE}"))
-        children = {child.uri: child for child in listed_directory(entries, uri)}
+        children = {child.uri: child for child in listed_directory(self._current().entries, uri)}
+        try:
+            owner = await self._owner(SkillUri(f"{uri}/{SKILL_FILE}"))
+        except Refusal:
+            if not children:
+                raise
+            owner = None  # Whether a skill that is not listed is here too, its server does not say now.
         if owner is not None and owner.skill.entry.is_dynamic and is_inside(uri, owner.root):
             children |= await self._dynamic_children(owner, uri)
         if not children:

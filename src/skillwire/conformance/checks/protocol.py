@@ -276,21 +276,8 @@ def check_revisions(
     one, other = declared
     if not same_json(one.settings, other.settings):
         yield Violation("CAP-4/declaration", "different settings on each revision")
-    if all(_is_whole(seen) for seen in declared):
+    if all(seen.has_steady_listing for seen in declared):
         yield from _entries(one, other)
-
-
-def _is_whole(seen: Observations) -> bool:
-    """Whether the listing is complete, and the same when asked again."""
-    pages, again = seen.listing.pages, seen.relisting
-    if (
-        again is None
-        or seen.listing.endless
-        or seen.listing.left_out
-        or not all(page.result is not None for page in pages)
-    ):
-        return False
-    return same_entry(seen.listing.items("skills"), again.items("skills"))
 
 
 def _entries(one: Observations, other: Observations) -> Iterator[Violation]:
