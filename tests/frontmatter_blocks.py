@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from skillwire.errors import FormatError
-from skillwire.issues import Issue
+from skillwire.errors import FormatError, Issue
 from skillwire.skill import parse_skill_md
 
 
