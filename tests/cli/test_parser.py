@@ -261,8 +261,8 @@ def test_help_all_has_every_command_with_a_line_about_it() -> None:
         assert f"{command.name} {command.summary}" in text
 
 
-def test_there_are_at_most_68_commands() -> None:
-    assert len(COMMANDS) <= 68
+def test_there_are_at_most_65_commands() -> None:
+    assert len(COMMANDS) <= 65
 
 
 @pytest.mark.parametrize("words", other_words())
