@@ -120,6 +120,7 @@ _OTHER_WORDS: Final = {
     "policy why": "policy show NAME",
     "pull": "add",
     "push": "publish",
+    "push-oci": "publish",
     "read": "load NAME PATH",
     "registry grant": "registry grants add SUBJECT ROLE",
     "registry ls": "registry list",
