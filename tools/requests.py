@@ -228,7 +228,7 @@ async def publish(folder: Path) -> None:
     store = f"sqlite:///{folder / 'registry.db'}"
     await command("registry", "init", "--store", store)
     await command("registry", "namespace", "acme", "--store", store)
-    await command("registry", "grant", "anyone", "read", "--namespace", "acme", "--store", store)
+    await command("registry", "grants", "add", "anyone", "read", "--namespace", "acme", "--store", store)
     to = ("--store", store, "--namespace", "acme")
     with RECORDER.request("publish"):
         await command("publish", str(folder / "skills/pdf"), *to)

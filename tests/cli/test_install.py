@@ -1093,6 +1093,27 @@ def test_commands_find_the_users_own_lock_and_hints_keep_the_option(run: Run) ->
     assert not installed.exists()
 
 
+def test_hints_keep_the_option_also_in_a_project_that_has_a_lock_of_its_own(run: Run) -> None:
+    assert run("add", TEAM, "--yes").code == 0
+    assert run("add", TEAM, "--user", "--yes").code == 0
+    for command in ("remove", "update"):
+        missing = run(command, "nothing", "--user").err
+        assert "`skillwire list --installed --user` shows those it has" in missing
+        assert "`skillwire list --installed` shows those it has" in run(command, "nothing").err
+    other = Path("../other")
+    write_skill(other, "notes", {})
+    assert "run `skillwire remove notes --user` first" in run("add", other, "--user", "--yes").err
+    for stored in StateFiles.of_user().versions.rglob("*"):
+        if stored.is_file():
+            stored.write_bytes(b"damaged")
+    assert "`skillwire sync --user` fetches it" in run("sync", "--export", "out", "--user").err
+    shutil.rmtree(StateFiles.of_user().versions)
+    shutil.rmtree(Path(os.environ["HOME"]) / ".agents")
+    write_skill(TEAM, "notes", {"reference.md": "two\n"})
+    ended = run("sync", "--user", "--yes")
+    assert "`skillwire update notes --user` shows what changed" in ended.out + ended.err
+
+
 @pytest.mark.parametrize("source", ["../team", "../team/notes"])
 def test_the_users_own_lock_means_the_same_folder_from_every_folder(
     source: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -175,14 +175,14 @@ def test_policy_shows_every_line_with_where_it_comes_from(run: Run, machine: Wri
     assert [one["layer"] for one in layers] == ["machine", "option", "project"]
 
 
-def test_policy_explain_names_each_rule(run: Run, machine: Write) -> None:
+def test_the_policy_for_a_skill_or_a_source_names_each_rule(run: Run, machine: Write) -> None:
     machine('[sources]\nallow = ["http://127.0.0.1*", "https://docs.example.org"]\ndeny = ["*/refunds"]')
-    out = run("policy", "explain", "refunds").out
+    out = run("policy", "show", "refunds").out
     assert "passes   sources.allow" in out
     assert "refuses  sources.deny" in out
     assert "refused (policy acme)" in out
-    assert "not refused by policy" in run("policy", "explain", "https://docs.example.org/mcp").out
-    document = run("policy", "explain", "https://evil.example/mcp", "--json").document
+    assert "not refused by policy" in run("policy", "show", "https://docs.example.org/mcp").out
+    document = run("policy", "show", "https://evil.example/mcp", "--json").document
     assert document["allowed"] is False
 
 
@@ -307,7 +307,7 @@ def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_po
         assert "the policy acme refuses it by scanners.downloads: 1 error; ask security@" in refused.err
         assert refused.err.splitlines()[-1].count("curl") == 0
         assert (quoted in refused.err) is (words[0] != "load")
-    explained = run("policy", "explain", "refunds", "--policy", strict).out
+    explained = run("policy", "show", "refunds", "--policy", strict).out
     assert quoted in explained
     assert "refuses  scanners.downloads  1 error" in explained
     assert "refuses by error" in run("policy", "--policy", strict).out

@@ -297,6 +297,15 @@ def test_page_size_and_unlisted_reach_the_client(folder: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("options", [[], ["--every-tool"]])
+def test_every_tool_is_offered_on_request(folder: Path, options: list[str]) -> None:
+    with serving_stdio(folder, *options) as served:
+        tools = {tool["name"] for tool in served.ask("tools/list")["result"]["tools"]}
+    assert ({"search_skills", "list_skill_files"} <= tools) == bool(options)
+    assert {"load_skill", "read_skill_file"} <= tools
+
+
+@pytest.mark.process
 def test_what_was_scanned_is_kept_for_the_next_start_however_short_this_one_was(folder: Path) -> None:
     kept = folder.parent / "cache"
     env = {"XDG_CACHE_HOME": str(kept)}

@@ -48,12 +48,12 @@ def test_a_day_with_a_registry(run: Run, place: str, tmp_path: Path):
 
     assert run("registry", "yank", "acme/pdf", "1.1.0", "--reason", "leaks-a-key", "--store", place).code == 0
     assert run("registry", "promote", "acme/pdf", "1.0.0", "--store", place).code == 0
-    rows = run("registry", "versions", "acme/pdf", "--json", "--store", place).document["versions"]
+    rows = run("registry", "list", "acme/pdf", "--json", "--store", place).document["versions"]
     assert [(row["version"], row["yanked"], row["channels"]) for row in rows] == [
         ("1.1.0", "leaks-a-key", []),
         ("1.0.0", None, ["stable"]),
     ]
-    heads, newest, oldest = run("registry", "versions", "acme/pdf", "--store", place).out.splitlines()
+    heads, newest, oldest = run("registry", "list", "acme/pdf", "--store", place).out.splitlines()
     assert heads.split() == ["VERSION", "PUBLISHED", "SIZE", "BY", "STATUS"]
     status = heads.index("STATUS")
     assert newest[status:] == "withdrawn: leaks-a-key"
@@ -72,7 +72,7 @@ def test_a_version_withdrawn_without_a_reason_is_listed_as_withdrawn(run: Run, p
     skill = folder(tmp_path / "1", "pdf", {"a.md": b"one"}, "1.0.0")
     run("publish", str(skill), "--store", place, "--namespace", "acme")
     assert run("registry", "yank", "acme/pdf", "1.0.0", "--store", place).code == 0
-    heads, row = run("registry", "versions", "acme/pdf", "--store", place).out.splitlines()
+    heads, row = run("registry", "list", "acme/pdf", "--store", place).out.splitlines()
     assert row[heads.index("STATUS") :] == "withdrawn"
 
 
@@ -93,6 +93,33 @@ def test_a_token_is_shown_once_and_revoked_by_name(run: Run, place: str):
     assert run("registry", "tokens", "revoke", "ci", "--store", place).code == 8
 
 
+def test_a_role_is_granted_listed_and_revoked_where_it_was_granted(run: Run, place: str):
+    where = ("--namespace", "acme", "--store", place)
+    added = run("registry", "grants", "add", "group:writers", "publish", *where)
+    assert added.out == "Granted publish in acme to group:writers\n"
+    heads, row = run("registry", "grants", "--store", place).out.splitlines()
+    assert heads.split() == ["SUBJECT", "NAMESPACE", "ROLE"]
+    assert row.split() == ["group:writers", "acme", "publish"]
+
+    elsewhere = run("registry", "grants", "revoke", "group:writers", "--store", place)
+    assert elsewhere.code == 8
+    assert "group:writers has no role that was granted in every namespace" in elsewhere.err
+    assert "skillwire registry grants lists" in elsewhere.err
+    unknown = run("registry", "grants", "revoke", "group:writers", "--namespace", "new", "--store", place)
+    assert unknown.code == 8
+    assert len(run("registry", "list", "--json", "--store", place).document["namespaces"]) == 1
+
+    revoked = run("registry", "grants", "revoke", "group:writers", *where)
+    assert revoked.out == "Revoked the role of group:writers in acme\n"
+    assert "registry grants add SUBJECT ROLE" in run("registry", "grants", "list", "--store", place).err
+    actions = [
+        json.loads(line["details"])["role"]
+        for line in run("registry", "audit", "--json", "--store", place).document["lines"]
+        if line["action"] == "grant"
+    ]
+    assert actions == ["publish", "none"]
+
+
 def test_a_backup_is_restored_by_command(run: Run, place: str, tmp_path: Path):
     skill = folder(tmp_path / "1", "pdf", {"a.md": b"one"})
     run("publish", str(skill), "--store", place, "--namespace", "acme")
@@ -103,7 +130,7 @@ def test_a_backup_is_restored_by_command(run: Run, place: str, tmp_path: Path):
 
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert run("registry", "restore", str(file), "--store", other).code == 0
-    assert run("registry", "versions", "acme/pdf", "--json", "--store", other).document["versions"]
+    assert run("registry", "list", "acme/pdf", "--json", "--store", other).document["versions"]
 
 
 def test_an_interrupted_backup_and_check_say_how_they_continue(
@@ -177,10 +204,15 @@ def test_damage_has_an_exit_code_of_its_own(run: Run, place: str, tmp_path: Path
         (["publish", "SKILL", "--to", "http://127.0.0.1:9"], 4, "cannot be reached"),
         (["publish", "NOTHING", "--store", "STORE", "--namespace", "acme"], 4, "NOTHING"),
         (["publish", "SKILL", "--store", "mysql://x", "--namespace", "acme"], 4, "postgresql://"),
-        (["registry", "versions", "pdf", "--store", "STORE"], 2, "NAMESPACE/NAME"),
-        (["registry", "versions", "acme/none", "--store", "STORE"], 8, "no skill acme/none"),
-        (["registry", "grant", "nobody", "read", "--store", "STORE"], 3, "token:NAME"),
-        (["registry", "grant", "anyone", "admin", "--store", "STORE"], 3, "anyone"),
+        (["registry", "list", "acme/", "--store", "STORE"], 2, "NAMESPACE/NAME"),
+        (["registry", "list", "acme/none", "--store", "STORE"], 8, "no skill acme/none"),
+        (["registry", "grants", "add", "nobody", "read", "--store", "STORE"], 3, "token:NAME"),
+        (["registry", "grants", "add", "anyone", "admin", "--store", "STORE"], 3, "anyone"),
+        (["registry", "grants", "add", "--store", "STORE"], 2, "registry grants add SUBJECT ROLE"),
+        (["registry", "grants", "add", "anyone", "--store", "STORE"], 2, "registry grants add SUBJECT ROLE"),
+        (["registry", "grants", "revoke", "--store", "STORE"], 2, "registry grants revoke SUBJECT"),
+        (["registry", "grants", "revoke", "anyone", "read", "--store", "STORE"], 2, "takes no ROLE"),
+        (["registry", "grants", "revoke", "nobody", "--store", "STORE"], 3, "token:NAME"),
         (["registry", "tokens", "add", "--store", "STORE"], 2, "NAME"),
         (["registry", "namespace", "Bad Name", "--store", "STORE"], 3, "lowercase"),
         (["registry", "namespace", "acme", "--signer", "x", "--store", "STORE"], 2, "belong together"),
@@ -234,7 +266,7 @@ def test_the_store_in_the_environment_is_used_by_every_command(
     skill = str(folder(tmp_path, "pdf", {}))
     monkeypatch.setenv("SKILLWIRE_STORE", place)
     assert run("publish", skill, "--namespace", "acme").out.startswith("Published acme/pdf 1.0.0")
-    assert "1.0.0" in run("registry", "versions", "acme/pdf").out
+    assert "1.0.0" in run("registry", "list", "acme/pdf").out
     assert f"--store={place}" in run("serve", "--print-config", "claude-desktop").out
     # What the command line names counts before it.
     assert run("publish", skill, "--to", "http://127.0.0.1:9").code == 4
@@ -271,7 +303,7 @@ def test_serve_opens_the_store_of_the_environment(place: str):
 
 @pytest.mark.process
 def test_serve_passes_its_options_on_to_the_registry(run: Run, place: str):
-    run("registry", "grant", "anyone", "read", "--store", place)
+    run("registry", "grants", "add", "anyone", "read", "--store", place)
     command = ["serve", "--store", place, "--http", "127.0.0.1:0", "--stateless", "--name", "ours"]
     with (
         listening([*SKILLWIRE, *command, "--instructions", "Ask first."]) as url,
@@ -293,7 +325,7 @@ def test_a_registry_is_listed_with_its_namespaces_skills_and_channels(run: Run, 
     heads, row = bare.out.splitlines()
     assert heads.split() == ["NAMESPACE", "SKILLS", "VERSIONS", "SIZE", "QUOTA", "SIGNER"]
     assert row.split()[:3] == ["acme", "1", "2"]
-    listed = run("registry", "list", "--namespace", "acme", "--json", "--store", place).document
+    listed = run("registry", "list", "acme", "--json", "--store", place).document
     assert listed["skills"] == [
         {"name": "pdf", "versions": 2, "revoked": [], "channels": {"stable": "1.1.0"}}
     ]
@@ -341,14 +373,14 @@ def test_administrators_work_over_http_within_their_namespaces(
         assert "role admin in every namespace" in as_(of_acme, "tokens").err
         assert as_(publisher, "yank", "acme/pdf", "1.0.0").code != 0
         assert as_("skr_" + "x" * 43, "list").code != 0
-        assert as_(admin, "grant", "group:writers", "publish", "--namespace", "acme").code == 0
+        assert as_(admin, "grants", "add", "group:writers", "publish", "--namespace", "acme").code == 0
         assert "group:writers" in as_(admin, "grants").out
         assert as_(admin, "tokens", "add", "new", "--role", "read").out.startswith("skr_")
         assert as_(admin, "tokens", "revoke", "new").code == 0
         assert as_(admin, "prune", "--keep", "1").out.startswith("Deleted 0 versions")
         assert as_(admin, "uploads", "--json").document["uploads"] == []
         assert as_(admin, "list", "--json").document["namespaces"][0]["name"] == "acme"
-        assert as_(admin, "list", "--namespace", "acme").out.split()[-1] == "1.0.0"
+        assert as_(admin, "list", "acme").out.split()[-1] == "1.0.0"
     lines = run("registry", "audit", "--json", "--store", place).document["lines"]
     assert ("token:acme", "yank") in [(line["who"], line["action"]) for line in lines]
 

@@ -472,10 +472,10 @@ def test_revoking_on_the_command_line(run: Run, tmp_path: Path, key_file: Path) 
     heads, row = run("registry", "list", "--revoked", *place).out.splitlines()
     assert heads.split() == ["DIGEST", "SKILLS", "REASON", "BY", "SINCE"]
     assert "acme/pdf  leaks keys" in row
-    assert run("registry", "list", "--namespace", "acme", *place).out.splitlines()[1].split() == [
+    assert run("registry", "list", "acme", *place).out.splitlines()[1].split() == [
         *("pdf", "1", "(1", "revoked)", "stable:", "1.0.0", "(revoked)")
     ]
-    assert "revoked: leaks keys" in run("registry", "versions", "acme/pdf", *place).out
+    assert "revoked: leaks keys" in run("registry", "list", "acme/pdf", *place).out
     again = run("publish", skill, "--namespace", "acme", *place)
     assert again.code == 15
     assert "leaks keys" in again.err
@@ -493,4 +493,4 @@ def test_revoking_on_the_command_line(run: Run, tmp_path: Path, key_file: Path) 
     undone = run("registry", "revoke", "--undo", "--sign", key_file, "--json", *place).document
     assert (undone["signed"]["serial"], len(undone["signed"]["removed"])) == (2, 1)
     assert run("registry", "list", "--revoked", "--json", *place).document["revoked"] == []
-    assert run("registry", "list", "--revoked", "--namespace", "acme", *place).code == 2
+    assert run("registry", "list", "--revoked", "acme", *place).code == 2

@@ -54,6 +54,7 @@ def chat(
     require_chat("chat")
     os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # Not every terminal answers, which is then reported.
     from skillwire.chat import ChatLimits
+    from skillwire.cli.output import is_terminal
     from skillwire.cli.running import log_to_stderr
 
     check_style(options.style)
@@ -71,7 +72,7 @@ def chat(
     with run:
         if prompt is not None:
             return asyncio.run(run.task(prompt, as_json=output_format == "stream-json"))
-        if not sys.stdin.isatty() or not sys.stdout.isatty():
+        if not is_terminal(sys.stdin) or not is_terminal(sys.stdout):
             raise UsageError("a session needs a terminal: give one task with -p TEXT")
         return asyncio.run(run.session(plain=plain, history=history))
 

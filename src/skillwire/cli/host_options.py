@@ -117,6 +117,7 @@ def with_host(
     import logging
 
     from skillwire.cli.output import error as print_error
+    from skillwire.cli.output import is_terminal
     from skillwire.cli.running import log_to_stderr
     from skillwire.errors import SkillNotFound
     from skillwire.host.styles import DEFAULT
@@ -139,7 +140,7 @@ def with_host(
             ask=ask,
             runner=runner,
         )
-        waiting = asyncio.ensure_future(_show_waiting(host)) if servers and sys.stderr.isatty() else None
+        waiting = asyncio.ensure_future(_show_waiting(host)) if servers and is_terminal(sys.stderr) else None
         try:
             await host.__aenter__()
         finally:

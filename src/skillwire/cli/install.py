@@ -231,7 +231,7 @@ def _show_edits(work: Workspace, names: Sequence[str], *, as_json: bool) -> None
 
     lock = work.require_lock()
     rows: list[dict[str, object]] = []
-    for pinned in [lock.require(name) for name in names] or lock.skills:
+    for pinned in [lock.require(name, option=work.option) for name in names] or lock.skills:
         folder = work.places.canonical(work.scope) / pinned.name
         tree = look_at(folder, [file.path for file in pinned.files])
         if not isinstance(tree, Tree):

@@ -9,7 +9,7 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skillwire.cli.output import counted, info, printable
+from skillwire.cli.output import counted, info, is_terminal, printable
 from skillwire.cli.parser import UsageError
 from skillwire.errors import ApprovalRequired, FormatError, SkillwireError, SourceError
 from skillwire.files import expand_user
@@ -289,7 +289,7 @@ def nobody_to_ask(what: str, grants: Sequence[str] = ()) -> ApprovalRequired:
 @contextmanager
 def progress(work: Installer, start: str = "Contacting the sources ...") -> Generator[None]:
     """Show the progress of fetching and installing on a terminal."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield
         return
     from rich.console import Console

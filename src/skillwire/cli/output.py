@@ -63,8 +63,16 @@ def write(text: str) -> None:
         print(_encodable(text, sys.stdout), flush=True)  # noqa: T201 - see above
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is a terminal. It is `None` if whoever started us closed it, and may be
+    anything that a program has put in its place."""
+    return stream is not None and hasattr(stream, "isatty") and stream.isatty()
+
+
 def write_bytes(data: bytes) -> None:
     """Bytes unchanged, on standard output; as text, where a program has put a stream of text in its place."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by whoever started us
+        return
     with _output_errors():
         buffer: BinaryIO | None = getattr(sys.stdout, "buffer", None)
         if buffer is None:

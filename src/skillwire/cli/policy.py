@@ -20,8 +20,17 @@ if TYPE_CHECKING:
     from skillwire.trust import PolicyLayer, Scan, Subject
 
 
-def show(*, options: HostOptions, as_json: bool) -> None:
-    """Every layer, with the lines that hold."""
+def show(*, name: str | None, on: str | None, options: HostOptions, as_json: bool) -> None:
+    """Every layer, with the lines that hold; or the decision about a skill or a source, rule by rule."""
+    if name is not None:
+        _show_decision(name, on, options, as_json=as_json)
+    elif on is not None:
+        raise UsageError("--on says where a skill comes from: write skillwire policy show NAME --on SERVER")
+    else:
+        _show_layers(as_json=as_json)
+
+
+def _show_layers(*, as_json: bool) -> None:
     from skillwire.cli.output import printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.host.policies import MACHINE_FILE, current_policy, policy_log
@@ -86,8 +95,7 @@ def _layer_json(layer: PolicyLayer) -> dict[str, object]:
     }
 
 
-def explain(*, name: str, on: str | None, options: HostOptions, as_json: bool) -> None:
-    """The decision about a skill, or about a source, rule by rule."""
+def _show_decision(name: str, on: str | None, options: HostOptions, *, as_json: bool) -> None:
     from skillwire.host.policies import current_policy
 
     if ":" in name and not name.startswith("skill://"):

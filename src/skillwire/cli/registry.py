@@ -161,7 +161,7 @@ def tokens(
         info(f"The token of {name}. It is shown once; keep it secret:")
         write(printable(str(answer["token"])))
         if role is None:
-            info(f"It has no permissions yet: skillwire registry grant token:{name} read")
+            info(f"It has no permissions yet: skillwire registry grants add token:{name} read")
     elif action == "revoke":
         Screen().line(("Revoked ", "green"), printable(name or ""))
     elif not answer["tokens"]:
@@ -175,13 +175,18 @@ def tokens(
         Screen().table(table)
 
 
-def list_(*, namespace: str | None, revoked: bool, store: str | None, to: str | None, as_json: bool) -> None:
+def list_(*, what: str | None, revoked: bool, store: str | None, to: str | None, as_json: bool) -> None:
     if revoked:
-        if namespace is not None:
-            raise UsageError("--revoked and --namespace exclude each other: what is revoked is for all")
+        if what is not None:
+            raise UsageError("--revoked lists what is revoked for all: leave out NAMESPACE[/NAME]")
         _list_revoked(_run("revocations", {}, store, to), as_json=as_json)
-        return
-    answer = _run("list", {"namespace": namespace}, store, to)
+    elif what is not None and "/" in what:
+        _list_versions(what, _run("versions", _skill(what), store, to), as_json=as_json)
+    else:
+        _list_names(what, _run("list", {"namespace": what}, store, to), as_json=as_json)
+
+
+def _list_names(namespace: str | None, answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         show_json(answer)
         return
@@ -351,19 +356,40 @@ def namespace(
         Screen().line(("Ready: ", "green"), printable(name))
 
 
-def grant(
-    *, subject: str, role: str, namespace: str | None, store: str | None, to: str | None, as_json: bool
+def grants(
+    *,
+    action: str | None,
+    subject: str | None,
+    role: str | None,
+    namespace: str | None,
+    store: str | None,
+    to: str | None,
+    as_json: bool,
 ) -> None:
-    answer = _run("grant", {"subject": subject, "role": role, "namespace": namespace}, store, to)
+    if action in (None, "list"):
+        if subject is not None or namespace is not None:
+            raise UsageError("all grants are listed: leave out SUBJECT and --namespace")
+        _list_grants(_run("grants", {}, store, to), as_json=as_json)
+        return
+    if action == "add" and (subject is None or role is None):
+        raise UsageError("say who and what: skillwire registry grants add SUBJECT ROLE")
+    if subject is None:
+        raise UsageError("say whose: skillwire registry grants revoke SUBJECT")
+    if action == "revoke" and role is not None:
+        raise UsageError("revoke takes no ROLE: a subject has one role in a namespace")
+    answer = _run("grant", {"subject": subject, "role": role or "none", "namespace": namespace}, store, to)
     if as_json:
         show_json(answer)
+        return
+    who = printable(subject)
+    place = "every namespace" if answer["namespace"] == "*" else printable(str(answer["namespace"]))
+    if role is None:
+        Screen().line(("Revoked ", "green"), f"the role of {who} in {place}")
     else:
-        place = "every namespace" if answer["namespace"] == "*" else str(answer["namespace"])
-        Screen().line(("Granted ", "green"), f"{role} in {printable(place)} to {printable(subject)}")
+        Screen().line(("Granted ", "green"), f"{role} in {place} to {who}")
 
 
-def grants(*, store: str | None, to: str | None, as_json: bool) -> None:
-    answer = _run("grants", {}, store, to)
+def _list_grants(answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         show_json(answer)
         return
@@ -372,11 +398,10 @@ def grants(*, store: str | None, to: str | None, as_json: bool) -> None:
     if len(table) > 1:
         Screen().table(table)
     else:
-        info("Nobody was granted anything yet: skillwire registry grant SUBJECT ROLE")
+        info("Nobody was granted anything yet: skillwire registry grants add SUBJECT ROLE")
 
 
-def versions(*, skill: str, store: str | None, to: str | None, as_json: bool) -> None:
-    answer = _run("versions", _skill(skill), store, to)
+def _list_versions(skill: str, answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         show_json({"skill": skill, **answer})
         return

@@ -17,7 +17,7 @@ from typing import Final, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
-from skillwire.cli.output import print_stderr, printable, write
+from skillwire.cli.output import is_terminal, print_stderr, printable, write
 from skillwire.text import clean_text, safe_line
 from skillwire.trust import Origin, Scan
 
@@ -35,7 +35,7 @@ class Screen:
     def __init__(self, *, errors: bool = False, stream: TextIO | None = None) -> None:
         self._write = partial(_print, stream) if stream is not None else print_stderr if errors else write
         shown_on: TextIO = stream or (sys.stderr if errors else sys.stdout)
-        self.is_terminal = shown_on.isatty()
+        self.is_terminal = is_terminal(shown_on)
         self._colors = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         self.width = max(_columns(shown_on.fileno()), _LEAST_WIDTH) if self.is_terminal else _UNLIMITED
 

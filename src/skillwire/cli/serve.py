@@ -171,6 +171,7 @@ def serve(options: ServeOptions) -> None:
                 prompts=options.prompts,
                 list_legacy=options.list_legacy or options.reference,
                 list_files=options.list_files,
+                every_tool=options.every_tool,
             ),
             watch=options.watch,
             limits=limits,
@@ -391,6 +392,7 @@ class ServeOptions(ServingOptions):
     reference: bool
     list_legacy: bool
     list_files: bool
+    every_tool: bool
 
 
 def print_config(client: str, options: ServeOptions) -> None:

@@ -282,7 +282,7 @@ def without_secrets(
     """
     import sys
 
-    from skillwire.cli.output import printable
+    from skillwire.cli.output import is_terminal, printable
     from skillwire.cli.screen import Screen
     from skillwire.consent.ask import forget_typed_ahead
     from skillwire.host.config.text import with_variables
@@ -297,7 +297,7 @@ def without_secrets(
             ("warning  ", "yellow"),
             f"{name}: {where} looks like a secret, and would be plain text in {printable(str(file))}.",
         )
-        if asking and sys.stdin.isatty() and sys.stderr.isatty():
+        if asking and is_terminal(sys.stdin) and is_terminal(sys.stderr):
             names = ", ".join(one.variable for one in secrets)
             forget_typed_ahead(sys.stdin)
             screen.line((f"Read it from {names} of your environment instead? ", "bold"), "[Y/n]")

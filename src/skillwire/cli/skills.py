@@ -83,7 +83,7 @@ def list_skills(
         _print_catalog(options, budget, working, refresh=refresh, as_json=as_json)
         return 0
     from skillwire.catalog.table import copies_of
-    from skillwire.cli.output import info, printable
+    from skillwire.cli.output import info, is_terminal, printable
     from skillwire.cli.screen import Screen, show_json
     from skillwire.cli.skill_view import (
         SkillRow,
@@ -144,11 +144,11 @@ def list_skills(
         recent = [
             state.label for state in host.admin.servers() if state.cached and label in (None, state.label)
         ]
-        if recent and sys.stderr.isatty():
+        if recent and is_terminal(sys.stderr):
             info(f"From a recent listing: {', '.join(recent)}. `skillwire list --refresh` asks again.")
         if not rows and not failed and not templates:
             screen.wrapped(no_skills(host, settings, label))
-        if any(row.status.waits for row in rows) and sys.stderr.isatty():
+        if any(row.status.waits for row in rows) and is_terminal(sys.stderr):
             info(f"To read a skill and approve it: skillwire approve NAME{printable(options.words)}")
         return failed
 
@@ -454,7 +454,7 @@ def load(
 
     On a terminal you are asked about a skill that you have not approved. Otherwise the command exits with 7.
     """
-    from skillwire.cli.output import write
+    from skillwire.cli.output import is_terminal, write
     from skillwire.cli.screen import show_json
 
     if raw and path is None:
@@ -463,7 +463,7 @@ def load(
         raise UsageError("--output needs --raw")
     if raw and as_json:
         raise UsageError("--raw and --json exclude each other: leave out one")
-    if raw and output is None and sys.stdout.isatty():
+    if raw and output is None and is_terminal(sys.stdout):
         raise UsageError("--raw could send control characters to your terminal: add -o FILE")
     values = template_values(value)
 

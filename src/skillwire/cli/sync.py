@@ -148,7 +148,10 @@ def _check(work: Workspace, made: Plan, refused: Sequence[FetchFailure], *, as_j
         show_failures(screen, refused)
     if refused:
         names_ = ", ".join(one.what for one in refused)
-        raise PolicyRefused(f"the policy refuses {names_}: `skillwire remove` or `update` cleans up")
+        also = work.option
+        raise PolicyRefused(
+            f"the policy refuses {names_}: `skillwire remove{also}` or `skillwire update{also}` cleans up"
+        )
     if different:
         raise OutOfSync(
             f"{counted(len(different), 'folder')} not matching skillwire.lock: "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillwire.cli.host_options import HostOptions, with_host
-from skillwire.cli.output import info, write
+from skillwire.cli.output import info, is_terminal, write
 from skillwire.errors import SourceError
 from skillwire.version import pip_command
 
@@ -112,11 +112,11 @@ async def _serve(
         )
     info(
         "Press Ctrl-C to stop."
-        + (" Press Enter for another link: each works once." if sys.stdin.isatty() else "")
+        + (" Press Enter for another link: each works once." if is_terminal(sys.stdin) else "")
     )
     if open_browser:
         await asyncio.to_thread(_open_browser, link)
-    more = asyncio.ensure_future(_give_links(app)) if sys.stdin.isatty() else None
+    more = asyncio.ensure_future(_give_links(app)) if is_terminal(sys.stdin) else None
     try:
         await server.serve()
     finally:

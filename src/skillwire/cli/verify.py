@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from skillwire.cli.output import error as print_error
-from skillwire.cli.output import info, printable, write
+from skillwire.cli.output import info, is_terminal, printable, write
 from skillwire.cli.parser import UsageError
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS
@@ -333,7 +333,7 @@ def _write(path: Path, text: str) -> None:
 @contextmanager
 def _progress() -> Generator[Progress | None]:
     """A progress bar on standard error, if that is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+    if not is_terminal(sys.stderr):
         yield None
         return
     from rich.console import Console

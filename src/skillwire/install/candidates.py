@@ -279,11 +279,11 @@ def _read_skill(folder: Path, root: Path, limits: Limits) -> tuple[ArchiveFile, 
     return tuple(sorted(files, key=lambda file: file.path))
 
 
-def not_what_is_pinned(skill: LockedSkill, actual: str) -> VerificationError:
+def not_what_is_pinned(skill: LockedSkill, actual: str, *, option: str = "") -> VerificationError:
     """The error for a source whose bytes differ from the lock."""
     return VerificationError(
         f"{skill.name}: {shown(skill.source, 200)} has another version now ({actual[:19]}…, pinned is "
-        f"{skill.digest[:19]}…): `skillwire update {skill.name}` shows what changed",
+        f"{skill.digest[:19]}…): `skillwire update {skill.name}{option}` shows what changed",
         uri=skill.name,
     )
 
@@ -299,7 +299,9 @@ class Proposal:
     failures: tuple[FetchFailure, ...] = ()
 
 
-def propose(fetched: FetchResult, lock: Lock, targets: tuple[str, ...] | None) -> Proposal:
+def propose(
+    fetched: FetchResult, lock: Lock, targets: tuple[str, ...] | None, *, option: str = ""
+) -> Proposal:
     """Return the changes to the lock, by name. `targets` of `None` means an update: each skill keeps its own.
 
     A name that another source has already, or that two skills have, is a failure.
@@ -314,7 +316,7 @@ def propose(fetched: FetchResult, lock: Lock, targets: tuple[str, ...] | None) -
             failures.append(FetchFailure(candidate.name, _two_of_one_name(candidate)))
             continue
         if pinned is not None and targets is not None and not _same_source(pinned, candidate.skill):
-            failures.append(FetchFailure(candidate.name, _name_taken(pinned)))
+            failures.append(FetchFailure(candidate.name, _name_taken(pinned, option)))
             continue
         own = targets if targets is not None else pinned.targets if pinned else ()
         merged = sorted({*own, *(pinned.targets if pinned else ())})
@@ -360,10 +362,10 @@ def _same_source(pinned: LockedSkill, candidate: LockedSkill) -> bool:
     return pinned.source == candidate.source or pinned.pin.identity == candidate.pin.identity
 
 
-def _name_taken(pinned: LockedSkill) -> SkillwireError:
+def _name_taken(pinned: LockedSkill, option: str) -> SkillwireError:
     return RefusedByPolicy(
         f"{pinned.name} is already installed from {shown(pinned.source, 200)}: to replace it, run "
-        f"`skillwire remove {pinned.name}` first"
+        f"`skillwire remove {pinned.name}{option}` first"
     )
 
 

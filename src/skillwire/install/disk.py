@@ -204,9 +204,10 @@ _GRACE_SECONDS: Final = 3600
 class VersionStore:
     """Bytes by digest. Every read is verified."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, option: str = "") -> None:
         self.folder = folder
         self._root = str(folder)
+        self._option = option  # By which a command line means the workspace that reads it.
 
     def has(self, skill: LockedSkill) -> bool:
         """Whether all files of a version exist. They are verified when they are read."""
@@ -232,7 +233,7 @@ class VersionStore:
             if data is None:
                 raise VerificationError(
                     f"the stored copy of {skill.name} at {skill.digest[:19]}… is incomplete: {file.path} is "
-                    "missing or damaged; `skillwire sync` fetches it from its source again",
+                    f"missing or damaged; `skillwire sync{self._option}` fetches it from its source again",
                     uri=f"{skill.name}/{file.path}",
                 )
             files[file.path] = data

@@ -444,11 +444,12 @@ class SkillFetcher:
     # What is pinned
 
     async def fetch_pinned(
-        self, skills: Sequence[LockedSkill], on_skill: OnCandidate
+        self, skills: Sequence[LockedSkill], on_skill: OnCandidate, *, option: str = ""
     ) -> tuple[FetchFailure, ...]:
         """Exactly the pinned versions, each passed to `on_skill` as soon as it is there and checked.
 
-        Returns what could not be fetched. A skill fails if its source has another version by now.
+        Returns what could not be fetched. A skill fails if its source has another version by now; the hint
+        has the option of the workspace.
         """
         await anyio.to_thread.run_sync(current_policy, self.base)
         groups: dict[tuple[str, ...], list[LockedSkill]] = defaultdict(list)
@@ -473,7 +474,9 @@ class SkillFetcher:
                     return  # The source has it, and the lock does not.
                 candidate, digest = replace(candidate, skill=skill), candidate.skill.digest
                 if digest != skill.digest:
-                    failures.append(FetchFailure(skill.name, not_what_is_pinned(skill, digest)))
+                    failures.append(
+                        FetchFailure(skill.name, not_what_is_pinned(skill, digest, option=option))
+                    )
                 elif refusal := self.refusal(candidate):
                     failures.append(refusal)
                 else:
@@ -481,7 +484,7 @@ class SkillFetcher:
 
             try:
                 if group[0].pin.kind == "mcp":
-                    failed = await self._servers().fetch_pinned(group, check)
+                    failed = await self._servers().fetch_pinned(group, check, option=option)
                 else:
                     async with limiter:
                         fetched = await others.fetch_pinned(group)

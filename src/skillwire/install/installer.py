@@ -105,12 +105,13 @@ class Installer:
             sources = [self.upstream.from_root(source) for source in sources]
         wanted = None if names is None else {source: list(names) for source in sources}
         fetched = await self.upstream.fetch(sources, wanted)
-        return propose(fetched, self.workspace.read_lock() or Lock(), tuple(targets))
+        lock = self.workspace.read_lock() or Lock()
+        return propose(fetched, lock, tuple(targets), option=self.workspace.option)
 
     async def propose_updates(self, names: Iterable[str] | None = None) -> Proposal:
         """Fetch what the sources of pinned skills have now."""
         lock = self.workspace.require_lock()
-        skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
+        skills = lock.skills if names is None else self._required(lock, names)
         return propose(await self.upstream.fetch_latest(skills), lock, None)
 
     async def scan(self, proposal: Proposal) -> Proposal:
@@ -311,7 +312,9 @@ class Installer:
             write(name)
         with anyio.CancelScope() as fetching:
             if missing and not run.is_over:
-                failures += await self.upstream.fetch_pinned(tuple(missing.values()), write_fetched)
+                failures += await self.upstream.fetch_pinned(
+                    tuple(missing.values()), write_fetched, option=self.workspace.option
+                )
         for skill in unscanned:
             if failure := self._untrusted(skill) or await self._unclean(skill):
                 failures.append(failure)
@@ -401,8 +404,11 @@ class Installer:
     async def check(self, names: Iterable[str] | None = None) -> tuple[Check, ...]:
         """Whether the sources have something other than what is pinned."""
         lock = self.workspace.require_lock()
-        skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
+        skills = lock.skills if names is None else self._required(lock, names)
         return await self.upstream.check(skills)
+
+    def _required(self, lock: Lock, names: Iterable[str]) -> tuple[LockedSkill, ...]:
+        return tuple(lock.require(name, option=self.workspace.option) for name in names)
 
     # Going back, removing, exporting
 
@@ -468,7 +474,7 @@ class Installer:
         work = self.workspace
         with work.files.working(work.root, on_wait=self.on_wait):
             lock = work.require_lock()
-            skills = [lock.require(name) for name in names]
+            skills = self._required(lock, names)
             rest = lock.without(names)
             state = work.files.read(work.root)
             work.recover(lock, state)

@@ -237,13 +237,13 @@ class Lock:
     def get(self, name: str) -> LockedSkill | None:
         return next((skill for skill in self.skills if skill.name == name), None)
 
-    def require(self, name: str) -> LockedSkill:
-        """The skill of this name, or `SkillNotFound`."""
+    def require(self, name: str, *, option: str = "") -> LockedSkill:
+        """The skill of this name, or `SkillNotFound`; its hint has the option of the lock's workspace."""
         skill = self.get(name)
         if skill is None:
             raise SkillNotFound(
                 f"{LOCK_NAME} has no skill called {shown(name)}: "
-                "`skillwire list --installed` shows those it has"
+                f"`skillwire list --installed{option}` shows those it has"
             )
         return skill
 

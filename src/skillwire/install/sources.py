@@ -344,7 +344,9 @@ class ServerSkills:
             failures += await self._read_all(host, chosen, candidates.append, urls)
             return FetchResult(tuple(candidates), tuple(failures))
 
-    async def fetch_pinned(self, skills: Sequence[LockedSkill], on_skill: OnCandidate) -> list[FetchFailure]:
+    async def fetch_pinned(
+        self, skills: Sequence[LockedSkill], on_skill: OnCandidate, *, option: str
+    ) -> list[FetchFailure]:
         """The pinned versions of skills, by server and URI, each as soon as all its files are there."""
         failures: list[FetchFailure] = []
         places = {skill.pin.get("server"): skill.pin.get("url") for skill in skills}
@@ -359,7 +361,7 @@ class ServerSkills:
                     found = await host.find(skill.pin.get("uri"), server=label)
                     digest = await current_digest(host, found)
                     if digest != skill.digest:
-                        raise not_what_is_pinned(skill, digest)
+                        raise not_what_is_pinned(skill, digest, option=option)
                 except SkillwireError as error:
                     failures.append(FetchFailure(skill.name, error))
                     continue

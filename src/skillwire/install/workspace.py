@@ -48,7 +48,7 @@ class Workspace:
     versions: VersionStore = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "versions", VersionStore(self.files.versions))
+        object.__setattr__(self, "versions", VersionStore(self.files.versions, self.option))
 
     @classmethod
     def open(
@@ -455,7 +455,8 @@ def export_skills(
 ) -> tuple[LockedSkill, ...]:
     """Write pinned skills and their lock to a new folder, or to a reproducible archive."""
     lock = workspace.require_lock()
-    skills = lock.skills if names is None else tuple(lock.require(name) for name in names)
+    option = workspace.option
+    skills = lock.skills if names is None else tuple(lock.require(name, option=option) for name in names)
     text = format_lock(replace(lock, skills=tuple(skills)))
     contents = {skill.name: content_of(workspace, skill) for skill in skills}
     if place.name.endswith((".tar.gz", ".tgz")):

@@ -202,7 +202,7 @@ class Access:
         ]
 
     def grant(self, subject: str, namespace: str, role: Role | None, *, by: str) -> None:
-        """Give a subject a role in a namespace (`*` for all); `None` revokes it."""
+        """Give a subject a role in a namespace (`*` for all); `None` revokes the one that it has there."""
         if not _SUBJECT.fullmatch(subject):
             raise _refused(
                 f"{shown(subject)!r} is not a subject", "write token:NAME, user:SUBJECT, group:NAME or anyone"
@@ -211,13 +211,19 @@ class Access:
             raise _refused("anyone can only be granted read", "name a token, a user or a group")
         with self._store.writing() as connection:
             self._store.take_turn(connection)
+            before = connection.execute(
+                grants.delete().where(grants.c.subject == subject, grants.c.namespace == namespace)
+            )
+            if role is None and not before.rowcount:
+                where = "every namespace" if namespace == ALL else shown(namespace)
+                raise SkillNotFound(
+                    f"{shown(subject)} has no role that was granted in {where}: skillwire registry grants "
+                    "lists them"
+                )
             if namespace != ALL:
                 known = sa.select(namespaces.c.name).where(namespaces.c.name == checked_namespace(namespace))
                 if connection.execute(known).first() is None:
                     connection.execute(namespaces.insert().values(name=namespace))
-            connection.execute(
-                grants.delete().where(grants.c.subject == subject, grants.c.namespace == namespace)
-            )
             if role is not None:
                 connection.execute(
                     grants.insert().values(subject=subject, namespace=namespace, role=role.name.lower())

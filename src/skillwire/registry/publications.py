@@ -236,7 +236,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """One version of a skill, as `registry versions` shows it."""
+    """One version of a skill, as `registry list NAMESPACE/NAME` shows it."""
 
     namespace: str
     name: str

@@ -10,26 +10,24 @@ COMMANDS: Final = (
     command(
         "policy show",
         "policy:show",
-        "Show what holds here, and where each line comes from\n\n"
+        "Show what holds here, or what it decides about a skill or a source\n\n"
         "The layers are the machine's policy, the organization's signed one that it names, --policy, yours "
-        "and the project's. A skill is used only if none of them refuses it. docs/policy.md has every key.",
+        "and the project's. A skill is used only if none of them refuses it. docs/policy.md has every key. "
+        "With NAME, each rule of each layer, and whether it refuses that skill or source.",
+        Argument(
+            "name",
+            "NAME",
+            "A skill as `skillwire list` shows it, or a source.",
+            required=False,
+            completion="skill",
+        ),
+        ON_SERVER,
         host=True,
         examples={
             "skillwire policy": "every layer with its rules",
             "skillwire policy --policy draft.toml": "the same with a file that is not in force yet",
-        },
-    ),
-    command(
-        "policy explain",
-        "policy:explain",
-        "Explain what the policy decides about a skill or a source\n\n"
-        "Shows each rule of each layer, and whether it refuses.",
-        Argument("name", "NAME", "A skill as `skillwire list` shows it, or a source.", completion="skill"),
-        ON_SERVER,
-        host=True,
-        examples={
-            "skillwire policy explain refunds": "a skill",
-            "skillwire policy explain https://docs.example.org/mcp": "a source",
+            "skillwire policy show refunds": "why a skill is refused, or not",
+            "skillwire policy show https://docs.example.org/mcp": "a source",
         },
     ),
     command(

@@ -75,8 +75,8 @@ COMMANDS: Final = (
                 "skill folders, and the repository or project that contains a directory.",
             ),
             flag("--allow-oversize", "Serve skills of over 512 files or 16 MiB, which hosts may refuse."),
+            texts("--unlisted GLOB", "Serve the skills whose path matches, but do not list them."),
         ),
-        texts("--unlisted GLOB", "Serve the skills whose path matches, but do not list them."),
         texts("--only NAME", "Serve the skill of this name and no others."),
         *seldom(
             flag("--query", "Let clients that declare dev.skillwire/query search with skills/list."),
@@ -92,8 +92,8 @@ COMMANDS: Final = (
             ),
         ),
         path("--locked FILE", "Serve exactly what this skillwire.lock pins."),
-        flag("--installed", "Serve the skills in installed Python packages."),
         *seldom(
+            flag("--installed", "Serve the skills in installed Python packages."),
             flag(
                 "--well-known",
                 "Also serve the skills as archives under /.well-known/agent-skills/. Needs --http.",
@@ -140,6 +140,10 @@ COMMANDS: Final = (
             flag(
                 "--list-files",
                 "List the supporting files among the resources, for hosts that look for them there.",
+            ),
+            flag(
+                "--every-tool",
+                "Offer the tools for searching and for listing files however few skills there are.",
             ),
         ),
         json=False,

@@ -83,12 +83,15 @@ COMMANDS: Final = (
     ),
     _administration(
         "registry list",
-        "List the namespaces, the skills of one, or what is revoked",
-        text("--namespace NAME", "List the skills of this namespace, with the version of each channel."),
+        "List namespaces, skills, versions, or what is revoked\n\n"
+        "A namespace is listed with the version that each channel has of its skills, a skill with all its "
+        "versions and the channels that point to them.",
+        Argument("what", "NAMESPACE[/NAME]", "A namespace, or a skill.", required=False),
         flag("--revoked", "List the digests that are revoked, and what hosts were told of them."),
         examples={
             "skillwire registry list": "namespaces with skills, versions, size, quota and required signer",
-            "skillwire registry list --namespace acme": "",
+            "skillwire registry list acme": "the skills of a namespace",
+            "skillwire registry list acme/pdf": "the versions of a skill",
             "skillwire registry list --revoked": "",
         },
     ),
@@ -96,7 +99,7 @@ COMMANDS: Final = (
         "registry tokens",
         "Add, list or revoke tokens\n\n"
         "A new token is printed once; the registry keeps a hash of it. A token can do what it was "
-        "granted, with --role here or with skillwire registry grant later.",
+        "granted, with --role here or with skillwire registry grants later.",
         Argument(
             "action", "ACTION", "add, list or revoke.", choices=("add", "list", "revoke"), required=False
         ),
@@ -123,22 +126,28 @@ COMMANDS: Final = (
         },
     ),
     _administration(
-        "registry grant",
-        "Grant or remove a role\n\n"
-        "SUBJECT is token:NAME, user:SUBJECT or group:NAME of your identity provider, or anyone. Roles "
-        "are read, publish, admin and none.",
-        Argument("subject", "SUBJECT", "Who."),
-        Argument("role", "ROLE", "What they may do.", choices=("read", "publish", "admin", "none")),
-        text("--namespace NAME", "Where. The default is every namespace."),
-        examples={
-            "skillwire registry grant group:writers publish --namespace acme": "",
-            "skillwire registry grant anyone read --namespace open": "no token is needed to read",
-        },
-    ),
-    _administration(
         "registry grants",
-        "List who may do what",
-        examples={"skillwire registry grants --to https://registry.example": ""},
+        "List who may do what, and grant or revoke roles\n\n"
+        "SUBJECT is token:NAME, user:SUBJECT or group:NAME of your identity provider, or anyone. A subject "
+        "has one role in a namespace: the one that was added last.",
+        Argument(
+            "action", "ACTION", "list, add or revoke.", choices=("list", "add", "revoke"), required=False
+        ),
+        Argument("subject", "SUBJECT", "Who.", required=False),
+        Argument(
+            "role",
+            "ROLE",
+            "With add: what they may do, read, publish or admin.",
+            choices=("read", "publish", "admin"),
+            required=False,
+        ),
+        text("--namespace NAME", "Where. The default is a role for every namespace."),
+        examples={
+            "skillwire registry grants": "all of them",
+            "skillwire registry grants add group:writers publish --namespace acme": "",
+            "skillwire registry grants add anyone read --namespace open": "no token is needed to read",
+            "skillwire registry grants revoke group:writers --namespace acme": "",
+        },
     ),
     _administration(
         "registry uploads",
@@ -151,12 +160,6 @@ COMMANDS: Final = (
             "skillwire registry uploads": "",
             "skillwire registry uploads drop --namespace acme --sender token:ci": "",
         },
-    ),
-    _administration(
-        "registry versions",
-        "List the versions of a skill and the channels that point to them",
-        _SKILL,
-        examples={"skillwire registry versions acme/pdf": ""},
     ),
     _administration(
         "registry promote",
