@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
 
 Move: TypeAlias = str | tuple[str, dict[str, Any]]
 """A text, or a call of a tool. A name that begins with `*` is for the tool whose name ends so."""
@@ -321,3 +324,15 @@ def serving(model: ScriptedModel) -> Iterator[ScriptedModel]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def anthropic_model(url: str, key: str, *, retries: int | None = None) -> Model:
+    """A model of pydantic-ai at this service. Its client is imported here: that takes most of a second, in
+    every process that would collect the tests."""
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    provider = AnthropicProvider(api_key=key, base_url=url)
+    if retries is not None:
+        provider.client.max_retries = retries
+    return AnthropicModel("m", provider=provider)

@@ -21,6 +21,7 @@ from tools.budget import (
 from tools.mutants import stale
 
 
+@pytest.mark.slow
 def test_the_code_is_not_more_entangled_than_recorded() -> None:
     assert problems(read_record(RECORD.read_text("utf-8")), count_code()) == []
 

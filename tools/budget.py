@@ -132,7 +132,9 @@ def updated(record: Record, counted: Mapping[str, float], reason: str) -> Record
 def count_code() -> dict[str, float]:
     """The numbers of the whole codebase."""
     modules = read_package()
-    imports = [one for one in imports_of(modules) if is_ours(one.imported)]
+    tests = {file.as_posix(): file.read_text("utf-8") for file in sorted((ROOT / "tests").rglob("*.py"))}
+    every = [one for one in imports_of({**modules, **tests}) if is_ours(one.imported)]
+    imports = [one for one in every if one.importer in modules]
     lines = sum(text.count("\n") for text in modules.values())
     edges = {(one.importer, one.imported) for one in imports if one.imported in modules}
     across = {
@@ -140,12 +142,7 @@ def count_code() -> dict[str, float]:
         for one in imports
         if is_inner(one.imported) and package_of(one.importer) != package_of(one.imported)
     }
-    tests = {file.as_posix(): file.read_text("utf-8") for file in sorted((ROOT / "tests").rglob("*.py"))}
-    in_tests = {
-        one
-        for one in imports_of({**modules, **tests})
-        if one.importer in tests and is_ours(one.imported) and is_inner(one.imported)
-    }
+    in_tests = {one for one in every if one.importer in tests and is_inner(one.imported)}
     return {
         "lines": lines,
         "files": len(modules),

@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 from pydantic_ai.messages import ModelMessage
-from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from scanning import clean_machine, write_policy
-from scripted_model import ScriptedModel, serving, text_of, tool_names
+from scripted_model import ScriptedModel, anthropic_model, serving, text_of, tool_names
 from simulator import agree, make_host
 from skillwire.chat import (
     ChatError,
@@ -64,11 +61,14 @@ async def test_the_demo_loads_a_skill_reads_a_file_and_answers(tmp_path: Path) -
         assert [skill.handle for skill in host.active()] == ["release-notes"]
 
 
-def anthropic(service: ScriptedModel) -> AnthropicModel:
-    return AnthropicModel("m", provider=AnthropicProvider(api_key=service.key, base_url=service.url))
+def anthropic(service: ScriptedModel) -> Model:
+    return anthropic_model(service.url, service.key)
 
 
-def openai(service: ScriptedModel) -> OpenAIChatModel:
+def openai(service: ScriptedModel) -> Model:
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     return OpenAIChatModel("m", provider=OpenAIProvider(api_key=service.key, base_url=f"{service.url}/v1"))
 
 
@@ -113,9 +113,7 @@ async def test_a_wrong_key_is_one_line_without_the_key_and_changes_nothing(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong-and-secret")
     with serving(ScriptedModel([lambda results: "hello"])) as service:
         async with demo_host(tmp_path) as host:
-            model = AnthropicModel(
-                "m", provider=AnthropicProvider(api_key="sk-wrong-and-secret", base_url=service.url)
-            )
+            model = anthropic_model(service.url, "sk-wrong-and-secret")
             session = ChatSession(host, model, folder=tmp_path)
             [event] = await send(session, "hello")
             assert event.type == "error"
@@ -171,11 +169,10 @@ def stopped_service() -> Iterator[str]:
 async def test_a_model_service_that_is_stopped_ends_the_message_with_an_error(
     tmp_path: Path, stopped_service: str
 ) -> None:
-    provider = AnthropicProvider(api_key="secret-key", base_url=stopped_service)
-    provider.client.max_retries = 0
+    model = anthropic_model(stopped_service, "secret-key", retries=0)
     async with demo_host(tmp_path) as host:
         limits = ChatLimits(model_seconds=0.5)
-        session = ChatSession(host, AnthropicModel("m", provider=provider), limits=limits)
+        session = ChatSession(host, model, limits=limits)
         [event] = await send(session, "hello")
         assert event.type == "error"
         assert "the model service failed" in event.text

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from chat.forge import SERVER, next_move
-from scripted_model import ScriptedModel, serving
+from scripted_model import ScriptedModel, anthropic_model, serving
 from skillwire.chat import demo_skills
 from skillwire.chat.demo import Move, scripted_model
 from skillwire.errors import FormatError, SkillNotFound, SourceError
@@ -210,8 +208,7 @@ async def test_a_tool_that_is_not_allowed_is_not_called(tmp_path: Path) -> None:
 
 async def test_a_service_that_fails_is_not_counted_and_one_that_is_stopped_is(tmp_path: Path) -> None:
     with serving(ScriptedModel([lambda results: "hello"])) as service:
-        provider = AnthropicProvider(api_key="wrong", base_url=service.url)
-        report = await report_of(tmp_path, AnthropicModel("m", provider=provider))
+        report = await report_of(tmp_path, anthropic_model(service.url, "wrong"))
     assert [run["counts"] for run in report["runs"]] == [False, False]
     assert report["summary"]["with"]["failedToRun"] == 1
     assert report["summary"]["with"]["passed"]["of"] == 0

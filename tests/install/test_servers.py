@@ -404,6 +404,7 @@ async def test_a_host_that_cannot_be_opened_is_the_reason_why_nothing_is_known(
     ]
 
 
+@pytest.mark.slow
 async def test_a_first_sync_does_not_hold_the_bytes_of_all_skills(machine: Machine, tmp_path: Path) -> None:
     docs = Simulator()
     each, count = 200_000, 120

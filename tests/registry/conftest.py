@@ -119,12 +119,23 @@ def own_postgres() -> Iterator[Postgres]:
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the tables of a registry, to copy: migrations take longer than many tests."""
+    file = tmp_path_factory.mktemp("registry") / "template.db"
+    store = Store(f"sqlite:///{file}")
+    store.create()
+    store.close()
+    return file
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.process)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty registry with the namespace `acme`."""
     if request.param == "sqlite":
-        store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
-        store.create()
+        file = tmp_path / "registry.db"
+        shutil.copy(request.getfixturevalue("sqlite_template"), file)
+        store = Store(f"sqlite:///{file}")
     else:
         store = Store(request.getfixturevalue("postgres").new())
     Publishing(store).set_namespace("acme", by="test")

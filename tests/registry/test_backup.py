@@ -191,6 +191,7 @@ def test_a_backup_is_written_by_one_process_at_a_time(store: Store, publish: Pub
     assert backups.backup(store, file, progress=again)
 
 
+@pytest.mark.process
 def test_a_backup_on_a_full_disk_is_one_line_and_continues_elsewhere(
     store: Store, publish: Publish, tmp_path: Path, small_disk: Path
 ):

@@ -87,6 +87,7 @@ async def test_roles_decide_who_is_let_in_and_who_is_an_operator(access: SlowAcc
     assert isinstance(await identity.identify([], ADDRESS), AccessRefusal)
 
 
+@pytest.mark.slow
 async def test_all_open_streams_are_checked_with_one_question_and_expired_ones_end(
     access: SlowAccess,
 ) -> None:

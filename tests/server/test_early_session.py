@@ -214,7 +214,7 @@ async def test_a_client_that_has_seen_nothing_is_not_notified_of_a_change(tmp_pa
     async with piped(server) as client:
         await _answers(client, [greeting(), GREETED])
         write(tmp_path / "two/SKILL.md", skill_md("two"))
-        while len(await server.library.entries()) < 2:
-            await anyio.lowlevel.checkpoint()
+        while len(await server.library.entries()) < 2:  # noqa: ASYNC110
+            await anyio.sleep(0.02)
         assert "two" in json.dumps(await client.ask(plain("tools/list")))
         assert not client.is_sdk_used
