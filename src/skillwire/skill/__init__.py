@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from skillwire.skill.profiles import unmet_demands as unmet_demands
     from skillwire.skill.uris import SCHEME as SCHEME
     from skillwire.skill.uris import SKILL_FILE as SKILL_FILE
+    from skillwire.skill.uris import PathConflict as PathConflict
     from skillwire.skill.uris import SkillName as SkillName
     from skillwire.skill.uris import SkillUri as SkillUri
     from skillwire.skill.uris import UriParts as UriParts
@@ -71,9 +72,9 @@ export(
         "lint": "lint_skill",
         "profiles": "PROFILES Demand Profile unmet_demands",
         "uris": (
-            "SCHEME SKILL_FILE SkillName SkillUri UriParts check_files child_uri file_conflicts is_inside "
-            "is_plain is_plain_path make_uri name_issues parse_name parse_uri path_below safe_path shown_uri "
-            "skill_name_in skill_root split_uri"
+            "SCHEME SKILL_FILE PathConflict SkillName SkillUri UriParts check_files child_uri file_conflicts "
+            "is_inside is_plain is_plain_path make_uri name_issues parse_name parse_uri path_below safe_path "
+            "shown_uri skill_name_in skill_root split_uri"
         ),
     },
 )

@@ -297,7 +297,7 @@ def folders_of(path: str) -> Iterator[str]:
         at = path.find("/", at + 1)
 
 
-class Conflict(NamedTuple):
+class PathConflict(NamedTuple):
     """A path that cannot be a file beside the others: it is there `twice`, or lies below one (`in-file`)."""
 
     kind: str
@@ -305,12 +305,12 @@ class Conflict(NamedTuple):
     reason: str
 
 
-def file_conflicts(paths: Iterable[str], folders: Iterable[str] = ()) -> Iterator[Conflict]:
+def file_conflicts(paths: Iterable[str], folders: Iterable[str] = ()) -> Iterator[PathConflict]:
     """Yield every path that cannot be a file beside the others. `folders` may not be files or below one."""
     files: dict[str, None] = {}
     for path in paths:
         if path in files:
-            yield Conflict("twice", path, "is listed twice")
+            yield PathConflict("twice", path, "is listed twice")
         files[path] = None
     # Whether a folder is a file or below one. Each is looked up once, however deep and many the paths are.
     below = {"": False}
@@ -326,7 +326,7 @@ def file_conflicts(paths: Iterable[str], folders: Iterable[str] = ()) -> Iterato
         is_below = below[parent]
         below.update(dict.fromkeys(passed, is_below))
         if is_below:
-            yield Conflict("in-file", path, "lies below a file")
+            yield PathConflict("in-file", path, "lies below a file")
 
 
 def check_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
