@@ -122,10 +122,11 @@ def test_what_is_no_plain_file_makes_a_folder_differ(tmp_path: Path) -> None:
     (place / "docs/a.md").symlink_to(tmp_path / "outside/docs/a.md")
     (place / "more").symlink_to(tmp_path / "outside/docs")
     os.mkfifo(place / "pipe")
+    (place / "a\\b").write_text("x")
     found = look_at_all({place: [], place / "SKILL.md": []})
     tree = found[place]
     assert isinstance(tree, Tree)
-    assert tree.strange == ("docs/a.md", "more", "pipe")
+    assert tree.strange == ("a\\b", "docs/a.md", "more", "pipe")
     assert tree.digest is None
     assert isinstance(found[place / "SKILL.md"], Obstacle)
 

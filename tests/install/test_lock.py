@@ -128,8 +128,8 @@ def _with_path(path: str) -> str:
         pytest.param(_broken(source=""), "source is not text", id="no source"),
         pytest.param(_broken(pin=Pin("carrier-pigeon")), "is not known here", id="a kind of the future"),
         pytest.param(_broken(pin=Pin.make("git", repository="x")), "commit", id="a pin without its commit"),
-        pytest.param(_with_path("../a"), "not the path", id="a path that leaves"),
-        pytest.param(_with_path("/a"), "not the path", id="an absolute path"),
+        pytest.param(_with_path("../a"), "not a plain path", id="a path that leaves"),
+        pytest.param(_with_path("/a"), "not a plain path", id="an absolute path"),
         pytest.param(_with_path("a\\\\b"), "not a plain path", id="a backslash"),
         pytest.param(_with_path("SKILL.md"), "listed twice", id="a file twice"),
         pytest.param(

@@ -243,6 +243,12 @@ def test_what_lint_refuses_is_not_published(store: Store, files: dict[str, bytes
             "channel": "stable",
             "files": [{"path": "a", "digest": "md5:0", "size": 1}],
         },
+        {
+            "namespace": "acme",
+            "version": "1",
+            "channel": "stable",
+            "files": [{"path": "SKILL.md", "digest": digest_of(b"x"), "size": True}],
+        },
         {"namespace": "../up", "version": "1", "channel": "stable", "files": []},
         {"namespace": "acme", "version": "a/b", "channel": "stable", "files": []},
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillwire import DYNAMIC, SkillEntry, SkillResource
-from skillwire.skill import SkillUri, digest_of
+from skillwire.skill import SkillUri, digest_of, is_size
 
 URI = SkillUri("skill://a/SKILL.md")
 FILES = tuple(
@@ -33,3 +33,12 @@ def test_a_name_that_is_no_text_is_empty(frontmatter: dict[str, None]) -> None:
 def test_a_dynamic_entry_lists_no_files() -> None:
     entry = SkillEntry(URI, {}, DYNAMIC)
     assert (entry.is_dynamic, entry.total_size) == (True, 0)
+
+
+@pytest.mark.requirement("ENT-3")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0, True), (2**53 - 1, True), (2**53, False), (-1, False), (True, False), (1.0, False), ("1", False)],
+)
+def test_a_size_is_a_number_of_bytes_that_json_can_hold(value: object, expected: bool) -> None:
+    assert is_size(value) is expected

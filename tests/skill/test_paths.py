@@ -8,7 +8,7 @@ import pytest
 
 from skillwire.errors import FormatError
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.skill import check_files, safe_path
+from skillwire.skill import check_files, file_conflicts, is_plain_path, safe_path
 from skillwire.skill.uris import check_portable
 
 
@@ -24,6 +24,8 @@ def test_a_plain_path_is_itself(path: str) -> None:
 def test_a_path_that_could_leave_its_folder_is_refused(path: str) -> None:
     with pytest.raises(FormatError, match="is not plain"):
         safe_path(path)
+    # The drive is a matter of one system: there the installer refuses every colon.
+    assert is_plain_path(path) is path.startswith("C:")
 
 
 @pytest.mark.parametrize("path", ["/".join(["a" * 200] * 6), "/".join(["ü" * 100] * 6), "/".join("a" * 65)])
@@ -42,7 +44,7 @@ def test_a_name_that_no_file_system_has_is_refused(path: str) -> None:
 @pytest.mark.parametrize(
     ("paths", "reason"),
     [
-        (["SKILL.md", "SKILL.md"], "is in it twice"),
+        (["SKILL.md", "SKILL.md"], "is listed twice"),
         (["SKILL.md", "SKILL.md/x"], "lies below a file"),
         (["a/b", "a/b/c/d"], "lies below a file"),
     ],
@@ -50,8 +52,15 @@ def test_a_name_that_no_file_system_has_is_refused(path: str) -> None:
 def test_paths_that_cannot_all_be_files_are_refused(paths: list[str], reason: str) -> None:
     with pytest.raises(FormatError, match=reason):
         check_files(paths)
-    with pytest.raises(FormatError, match=reason):
-        check_portable(paths)
+
+
+def test_every_conflict_is_found_once() -> None:
+    paths = ["a", "b/c/d", "a/b/c", "a/b/d", "b/c/e", "a/b/c", "ab/x"]
+    assert [(one.kind, one.path) for one in file_conflicts(paths)] == [
+        ("twice", "a/b/c"),
+        ("in-file", "a/b/c"),
+        ("in-file", "a/b/d"),
+    ]
 
 
 def test_a_file_may_lie_below_a_folder_but_not_be_one() -> None:

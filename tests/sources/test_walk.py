@@ -357,6 +357,9 @@ async def test_names_are_percent_encoded_and_can_be_read_back(tmp_path: Path) ->
     write_skill(tmp_path / "a", {name: name.encode() for name in names})
     source = scanned([tmp_path])
     assert len(only(source)) == len(names) + 1
+    # No rule forbids a control character, but hosts may refuse it.
+    assert rules_of(source.problems()) == ["file-name", "file-name"]
+    assert scanned([tmp_path], strict=True).snapshot.entries == ()
     for uri in source.snapshot.files:
         assert uri.isascii()
         assert uri.isprintable()

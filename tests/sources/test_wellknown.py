@@ -132,6 +132,23 @@ def test_a_file_of_the_older_version_that_leaves_its_folder_costs_its_skill(path
 
 
 @pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (["a.md"], "SKILL.md is not among the listed files"),
+        (["SKILL.md", "a.md", "./a.md"], "a.md is listed twice"),
+        (["SKILL.md", "SKILL.md/x"], "SKILL.md/x lies below a file"),
+    ],
+)
+def test_files_of_the_older_version_that_are_no_skill_cost_it_before_any_is_fetched(
+    files: list[str], reason: str
+) -> None:
+    rows = [{"name": "pdf", "description": "x", "files": files}]
+    read = parse_site_index(json.dumps({"skills": rows}).encode(), URL)
+    assert read.entries == ()
+    assert reason in read.issues[0].message
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"not json",

@@ -34,7 +34,15 @@ from skillwire.skill import (
     digest_of,
     parse_uri,
 )
-from skillwire.trust import VerifiedFile, VerifiedSkill, check_entry, verify_file, verify_skill_md
+from skillwire.trust import (
+    VerifiedFile,
+    VerifiedSkill,
+    check_entry,
+    excess,
+    manifest_issues,
+    verify_file,
+    verify_skill_md,
+)
 
 GUIDE = {"references/GUIDE.md": b"# Guide\n"}
 GUIDE_URI = parse_uri("skill://acme/refunds/references/GUIDE.md")
@@ -70,10 +78,13 @@ def test_a_complete_entry_is_accepted_nested_skills_and_all() -> None:
         (lambda files: (*files, resource("other://acme/refunds/x")), ["resource-outside"]),
         (lambda files: (*files, resource("skill://acme/refunds")), ["resource-outside"]),
         (lambda files: (*files, resource("skill://acme/refunds/x", -1)), ["resource-size"]),
+        (lambda files: (*files, resource("skill://acme/refunds/x", 2**53)), ["resource-size"]),
         (lambda files: (*files, resource("skill://acme/refunds/SKILL.md/d/x")), ["resource-in-file"]),
+        # FMT-9: no set of files with such a name has a digest, so nobody could approve the skill.
+        (lambda files: (*files, resource("skill://acme/refunds/a%0Ab")), ["resource-path"]),
         (
             lambda files: (files[1], files[1], resource("skill://acme/x", -1)),
-            ["resource-twice", "resource-outside", "resource-size", "resource-no-skill-md"],
+            ["resource-outside", "resource-twice", "resource-no-skill-md", "resource-size"],
         ),
     ],
 )
@@ -83,6 +94,31 @@ def test_an_entry_that_is_not_the_whole_skill_is_refused_with_every_issue(
     with pytest.raises(FormatError) as caught:
         check_entry(with_resources(change))
     assert [issue.rule for issue in caught.value.issues] == rules
+
+
+@pytest.mark.requirement("ENT-2")
+@pytest.mark.parametrize(
+    ("paths", "rules"),
+    [
+        (["SKILL.md", "100%.md", "%0A", "a/SKILL.md"], []),
+        ([], ["resource-no-skill-md"]),
+        (["a/SKILL.md"], ["resource-no-skill-md"]),
+        (["SKILL.md", "SKILL.md"], ["resource-twice"]),
+        (["SKILL.md", "SKILL.md/x"], ["resource-in-file"]),
+        (["SKILL.md", "../x", "a\\b", "a\nb", "/a"], ["resource-path"] * 4),
+    ],
+)
+def test_a_list_of_paths_follows_the_same_rules(paths: list[str], rules: list[str]) -> None:
+    issues = manifest_issues(paths)
+    assert [issue.rule for issue in issues] == rules
+    assert all(issue.fix and issue.message.isprintable() for issue in issues)
+
+
+@pytest.mark.requirement("ENT-6")
+def test_a_skill_is_too_large_by_its_files_or_by_its_bytes() -> None:
+    assert excess(512, 16 * 2**20) is None
+    assert excess(513, 0) == ("files", 513, 512)
+    assert excess(1, 16 * 2**20 + 1) == ("bytes", 16 * 2**20 + 1, 16 * 2**20)
 
 
 @pytest.mark.requirement("FMT-1", "FMT-2", "FMT-3")
@@ -128,7 +164,7 @@ def test_a_dialect_that_lists_no_sizes_is_held_to_its_digests_alone() -> None:
     assert verify_skill_md(check_entry(draft), skill_md(), DEMO).file.size == len(skill_md())
     with pytest.raises(DigestMismatch):
         verify_skill_md(check_entry(draft), skill_md() + b"more", DEMO)
-    with pytest.raises(FormatError, match="size below zero"):
+    with pytest.raises(FormatError, match="not a number of bytes"):
         check_entry(dataclasses.replace(entry, resources=unsized))
 
 
@@ -239,8 +275,9 @@ def test_a_dynamic_skill_has_no_digests_but_a_budget_for_all_that_it_sends() -> 
     assert second.size == 4
     with pytest.raises(LimitExceeded, match="more than 10 bytes: it is cut off"):
         verify_file(entry, GUIDE_URI, b"12345", DEMO, retrieved=first.size, limits=limits)
-    with pytest.raises(UnlistedFile):
-        verify_file(entry, parse_uri("skill://acme/other/x"), b"", DEMO)
+    for outside in ("skill://acme/other/x", "skill://acme/refunds/a%0Ab"):
+        with pytest.raises(UnlistedFile):
+            verify_file(entry, parse_uri(outside), b"", DEMO)
 
 
 @pytest.mark.requirement("VER-2", "ENT-1")

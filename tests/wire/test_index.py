@@ -125,6 +125,8 @@ def test_any_scheme_and_spelling_is_read_and_the_server_is_asked_in_its_own(url:
         (with_files({"path": 1, "digest": OTHER}), "list of file digests"),
         (with_files("a"), "list of file digests"),
         (with_files({"path": "a", "digest": OTHER}, {"path": "a", "digest": OTHER}), "twice"),
+        (with_files({"path": "SKILL.md/a", "digest": OTHER}), "lies below a file"),
+        (with_files({"path": "a\nb", "digest": OTHER}), "control characters"),
         (with_files({"path": "SKILL.md", "digest": OTHER}), "two digests"),
     ],
 )

@@ -69,6 +69,9 @@ def test_a_manifest_without_skill_md_is_not_complete_and_binds_nothing() -> None
         manifest({**FILE, "path": "/etc/passwd"}),
         manifest({**FILE, "path": "a\\b"}),
         manifest(FILE, FILE),
+        manifest(FILE, {**FILE, "path": "SKILL.md/x"}),
+        manifest(FILE, {**FILE, "path": "a\nb"}),
+        manifest({**FILE, "size": 2**53}),
     ],
 )
 def test_an_invalid_manifest_is_refused(data: bytes) -> None:

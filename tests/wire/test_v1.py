@@ -7,15 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skillwire import DYNAMIC, FormatError, SkillEntry, SkillResource
 from skillwire.skill import SkillUri, child_uri, digest_of, make_uri
+from skillwire.trust import manifest_issues
 from skillwire.wire import entry_from_wire, entry_to_wire
 
 SEGMENTS = st.text(
-    st.characters(exclude_characters="/\\\0", exclude_categories=["Cs"]), min_size=1, max_size=8
+    st.characters(exclude_characters="/\\", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8
 ).filter(lambda text: text not in (".", ".."))
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -41,6 +42,7 @@ def entries(draw: st.DrawFn) -> SkillEntry:
         for segment in path:
             at = child_uri(at, segment)
         files[at] = draw(st.binary(max_size=8))
+    assume(not manifest_issues(files, uri))
     resources = tuple(SkillResource(at, digest_of(data), len(data)) for at, data in files.items())
     return SkillEntry(uri, frontmatter, resources, meta)
 
@@ -113,6 +115,8 @@ def test_any_value_in_a_resource_is_an_entry_or_a_format_error(changes: dict[str
         (wire(resources=[resource(), resource(uri="skill://ab/x")]), ["resource-outside"]),
         (wire(resources=[resource(), resource(uri="skill://a")]), ["resource-outside"]),
         (wire(resources=[resource(), resource(uri="skill://a/../b")]), ["uri"]),
+        (wire(resources=[resource(), resource(uri="skill://a/SKILL.md/x")]), ["resource-in-file"]),
+        (wire(resources=[resource(), resource(uri="skill://a/x%1B")]), ["resource-path"]),
         (wire(resources=[resource(), resource(uri=...)]), ["entry-uri"]),
         (wire(resources=[resource(digest=...)]), ["resource-digest", "resource-no-skill-md"]),
         (wire(resources=[resource(digest="sha256:AB")]), ["digest-shape", "resource-no-skill-md"]),

@@ -1,4 +1,9 @@
-"""EntryView: an entry as a server sent it, with every violation that the entry itself shows."""
+"""EntryView: an entry as a server sent it, with every violation that the entry itself shows.
+
+The rules of a manifest are here a second time, on purpose. `trust.manifest_issues` decides whether a host
+uses a skill, on entries that were parsed. A report names the clause of every deviation in what was sent,
+reads on after each of them, and does not have what only our host refuses.
+"""
 
 from __future__ import annotations
 

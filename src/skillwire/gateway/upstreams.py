@@ -124,8 +124,6 @@ def served_entry(origin: Origin, original: SkillEntry, limits: Limits) -> Served
                 fix="serve it with the final extension",
             )
         )
-    if entry.resources is not DYNAMIC and any("%" in file.uri for file in entry.resources):
-        shown_digest(original)  # A `FormatError` for names that no set of files can have.
     old = skill_root(entry.uri)
     root = downstream_root(origin.label, old)
     uri = moved(entry.uri, old, root)

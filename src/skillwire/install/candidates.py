@@ -57,6 +57,7 @@ from skillwire.trust import (
     VerifiedFile,
     check_entry,
     check_signature,
+    manifest_issues,
     signer_change,
     signer_text,
     verify_file,
@@ -140,12 +141,12 @@ def make_candidate(
 
     `FormatError`, `LimitExceeded` or `VerificationError` says why they cannot be installed.
     """
-    content = {file.path: file for file in files}
-    skill_md = content.get(SKILL_FILE)
-    if skill_md is None:
-        raise FormatError.of(rule="no-skill-md", message=f"there is no {SKILL_FILE}", fix="add one")
+    members = tuple(files)
+    if wrong := manifest_issues(file.path for file in members):
+        raise FormatError(wrong)
+    content = {file.path: file for file in members}
     # The same errors as those for which a server leaves a skill out.
-    frontmatter, _, issues = read_fields(skill_md.data, directory=None, limits=limits)
+    frontmatter, _, issues = read_fields(content[SKILL_FILE].data, directory=None, limits=limits)
     if errors := [issue for issue in issues if issue.severity is Severity.ERROR]:
         raise FormatError(errors)
     name = parse_name(str(frontmatter.get("name")))
@@ -266,6 +267,7 @@ def _read_skill(folder: Path, root: Path, limits: Limits) -> tuple[ArchiveFile, 
                 elif entry.is_file():
                     status = entry.stat()
                     total += status.st_size
+                    # Before it is read: `check_entry` sees only what is in memory already.
                     if len(files) >= limits.files_per_skill or total > limits.bytes_per_skill:
                         raise LimitExceeded(
                             f"{folder} has more than {limits.files_per_skill} files or "

@@ -19,7 +19,7 @@ from skillwire.files import make_folder, write_atomic
 from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin
 from skillwire.install.plan import MISSING, DiskState, Link, Obstacle, Tree
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill import Digest, belongs_to_skill, digest_of
+from skillwire.skill import Digest, belongs_to_skill, digest_of, is_plain_path
 
 _MOST_FILES: Final = 20_000
 _CHUNK: Final = 1 << 20
@@ -156,9 +156,7 @@ def _tree(root: str, pinned: Collection[str]) -> Tree | Obstacle:
                 path = prefix + entry.name
                 if not belongs_to_skill(entry.name) and not _holds(pinned, path):
                     continue
-                if entry.is_file(follow_symlinks=False) and (
-                    entry.name.isprintable() or _is_plain(entry.name)
-                ):
+                if entry.is_file(follow_symlinks=False) and is_plain_path(path):
                     if len(files) >= _MOST_FILES:
                         return Obstacle(f"a folder with more than {_MOST_FILES:,} files")
                     files.append(_hash(entry.path, path))
@@ -174,10 +172,6 @@ def _tree(root: str, pinned: Collection[str]) -> Tree | Obstacle:
 
 def _holds(paths: Collection[str], folder: str) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for path in paths)
-
-
-def _is_plain(name: str) -> bool:
-    return not any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in name)
 
 
 def _hash(path: str, shown: str) -> LockedFile:

@@ -19,12 +19,14 @@ from skillwire.skill import (
     Digest,
     SetDigest,
     SkillName,
+    is_size,
     parse_digest,
     parse_name,
     parse_set_digest,
     set_digest,
 )
 from skillwire.text import shown
+from skillwire.trust import manifest_issues
 
 if TYPE_CHECKING:
     from skillwire.trust import Grants
@@ -353,20 +355,13 @@ def _skill(table: Table) -> LockedSkill:
     if not isinstance(rows, list):
         raise _Mistake("files is not a list")
     files = tuple(sorted(map(_file, cast("list[Any]", rows)), key=_PATH_OF))
+    if issues := manifest_issues(file.path for file in files):
+        raise FormatError(issues)
     digest = parse_set_digest(_text(table, "digest"))
     # Nothing in the file is trusted: the digest must be that of the listed files.
     actual = set_digest((file.path, file.digest) for file in files)
     if digest != actual:
         raise _Mistake(f"the digest is {digest}, its files give {actual}")
-    if all(file.path != "SKILL.md" for file in files):
-        raise _Mistake("SKILL.md is not among its files")
-    paths = {file.path for file in files}
-    for path in paths:
-        end = path.rfind("/")
-        while end > 0:
-            if path[:end] in paths:
-                raise _Mistake(f"{shown(path)} is below a file")
-            end = path.rfind("/", 0, end)
     return LockedSkill(
         name=name,
         source=_text(table, "source"),
@@ -383,16 +378,13 @@ def _skill(table: Table) -> LockedSkill:
 def _file(row: object) -> LockedFile:
     table = _table(row, "files")
     size = table.get("size")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+    if not is_size(size):
         raise _Mistake("the size of a file is not a number")
     executable = table.get("executable", False)
     if not isinstance(executable, bool):
         raise _Mistake("executable is not true or false")
-    path = _text(table, "path")
-    if "\\" in path:
-        raise _Mistake(f"{shown(path)} is not a plain path")
     extra = () if len(table) <= len(_FILE_KEYS) and table.keys() <= _FILE_KEYS else _extra(table, _FILE_KEYS)
-    return LockedFile(path, parse_digest(_text(table, "digest")), size, executable, extra)
+    return LockedFile(_text(table, "path"), parse_digest(_text(table, "digest")), size, executable, extra)
 
 
 def _pin(table: Table) -> Pin:

@@ -29,8 +29,8 @@ from skillwire.install.plan import DiskState, Installation, Plan, Step, StepKind
 from skillwire.install.state import InstallState, StateFiles
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, write_tar_gz
-from skillwire.skill import SKILL_FILE, Digest, SetDigest, SkillEntry, digest_of, parse_name
-from skillwire.trust import Approval, Grants, Origin, approve
+from skillwire.skill import Digest, SetDigest, SkillEntry, digest_of, parse_name
+from skillwire.trust import Approval, Grants, Origin, approve, manifest_issues
 
 _LOCK_MODE: Final = 0o644
 
@@ -280,16 +280,17 @@ class Workspace:
                 continue
             if any(one.digest == tree.digest for one in state.history.get(step.name, ())):
                 continue
+            # Before it is read: somebody may have put anything there.
             if sum(file.size for file in tree.files) > self.limits.bytes_per_skill:
+                continue
+            if manifest_issues(file.path for file in tree.files):
                 continue
             blobs: dict[Digest, bytes] = {}
             for file in tree.files:
                 data = read_file(step.path / file.path, file.size)
                 if data is not None and digest_of(data) == file.digest:
                     blobs[file.digest] = data
-            if len(blobs) != len({file.digest for file in tree.files}) or not any(
-                file.path == SKILL_FILE for file in tree.files
-            ):
+            if len(blobs) != len({file.digest for file in tree.files}):
                 continue
             self.versions.keep(blobs)
             found = LockedSkill(

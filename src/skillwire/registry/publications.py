@@ -22,6 +22,7 @@ from skillwire.skill import (
     SkillEntry,
     SkillResource,
     SkillUri,
+    is_size,
     make_uri,
     parse_digest,
     set_digest,
@@ -39,6 +40,8 @@ from skillwire.trust import (
     admit,
     check_entry,
     check_signature,
+    excess,
+    manifest_issues,
     require,
     verify_file,
 )
@@ -274,13 +277,16 @@ def publication_of(
 ) -> Publication:
     """A draft of well-formed parts, or the `FormatError` or `LimitExceeded` that says what is wrong."""
     rows = tuple(sorted(contents, key=lambda file: file.path))
-    if len(rows) > limits.files_per_skill or sum(row.size for row in rows) > limits.bytes_per_skill:
+    size = sum(row.size for row in rows)
+    if excess(len(rows), size, limits):
         raise LimitExceeded(
-            f"the skill has {len(rows):,} files and {sum(row.size for row in rows):,} bytes: at most "
+            f"the skill has {len(rows):,} files and {size:,} bytes: at most "
             f"{limits.files_per_skill:,} files and {limits.bytes_per_skill:,} bytes can be published"
         )
+    if issues := manifest_issues(row.path for row in rows):
+        raise FormatError(issues)
     check_portable((row.path for row in rows), limits=limits)
-    draft = Publication(
+    return Publication(
         checked_namespace(namespace),
         checked_version(version),
         checked_channel(channel),
@@ -288,10 +294,6 @@ def publication_of(
         promote,
         None if expect is None else checked_version(expect),
     )
-    set_digest((row.path, row.digest) for row in rows)  # Refuses a path that is given twice.
-    if not any(row.path == SKILL_FILE for row in rows):
-        raise refused("no-skill-md", "there is no SKILL.md among the files", "publish the folder of a skill")
-    return draft
 
 
 def parse_publication(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Publication:
@@ -303,7 +305,7 @@ def parse_publication(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Publ
     rows: list[FileRow] = []
     for one in cast("list[object]", given) if isinstance(given, list) else []:
         match one:
-            case {"path": str(path), "digest": str(digest), "size": int(size)} if size >= 0:
+            case {"path": str(path), "digest": str(digest), "size": int(size)} if is_size(size):
                 rows.append(FileRow(path, parse_digest(digest), size))
             case _:
                 raise refused("draft", "a file has no path, digest and size", "send all three for each file")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillwire.skill.entries import SkillEntry as SkillEntry
     from skillwire.skill.entries import SkillResource as SkillResource
     from skillwire.skill.entries import digest_of as digest_of
+    from skillwire.skill.entries import is_size as is_size
     from skillwire.skill.entries import parse_digest as parse_digest
     from skillwire.skill.entries import parse_set_digest as parse_set_digest
     from skillwire.skill.entries import set_digest as set_digest
@@ -37,13 +38,16 @@ if TYPE_CHECKING:
     from skillwire.skill.profiles import unmet_demands as unmet_demands
     from skillwire.skill.uris import SCHEME as SCHEME
     from skillwire.skill.uris import SKILL_FILE as SKILL_FILE
+    from skillwire.skill.uris import PathConflict as PathConflict
     from skillwire.skill.uris import SkillName as SkillName
     from skillwire.skill.uris import SkillUri as SkillUri
     from skillwire.skill.uris import UriParts as UriParts
     from skillwire.skill.uris import check_files as check_files
     from skillwire.skill.uris import child_uri as child_uri
+    from skillwire.skill.uris import file_conflicts as file_conflicts
     from skillwire.skill.uris import is_inside as is_inside
     from skillwire.skill.uris import is_plain as is_plain
+    from skillwire.skill.uris import is_plain_path as is_plain_path
     from skillwire.skill.uris import make_uri as make_uri
     from skillwire.skill.uris import name_issues as name_issues
     from skillwire.skill.uris import parse_name as parse_name
@@ -61,7 +65,7 @@ export(
     {
         "entries": (
             "DYNAMIC NO_SIZE Dialect Digest DraftDetails Dynamic SetDigest SkillEntry SkillResource "
-            "digest_of parse_digest parse_set_digest set_digest"
+            "digest_of is_size parse_digest parse_set_digest set_digest"
         ),
         "fields": "HostFields field_issues host_fields read_fields",
         "files": "DIRECTORY MARKDOWN belongs_to_skill media_type",
@@ -69,9 +73,9 @@ export(
         "lint": "lint_skill",
         "profiles": "PROFILES Demand Profile unmet_demands",
         "uris": (
-            "SCHEME SKILL_FILE SkillName SkillUri UriParts check_files child_uri is_inside is_plain "
-            "make_uri name_issues parse_name parse_uri path_below safe_path shown_uri skill_name_in "
-            "skill_path skill_root split_uri"
+            "SCHEME SKILL_FILE PathConflict SkillName SkillUri UriParts check_files child_uri "
+            "file_conflicts is_inside is_plain is_plain_path make_uri name_issues parse_name parse_uri "
+            "path_below safe_path shown_uri skill_name_in skill_path skill_root split_uri"
         ),
     },
 )

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import Final, Literal, NewType
+from typing import Final, Literal, NewType, TypeGuard
 
 from skillwire.documents import JsonValue
 from skillwire.errors import FormatError
-from skillwire.skill.uris import SkillUri
+from skillwire.skill.uris import SkillUri, is_plain_path
 
 Digest = NewType("Digest", str)
 """A string that `parse_digest` accepted or `digest_of` computed."""
@@ -57,9 +57,10 @@ def set_digest(files: Iterable[tuple[str, Digest]]) -> SetDigest:
         raise _refused_set("a skill has no files", "a skill has at least its SKILL.md")
     previous = ""
     for path, digest in rows:
+        # Whoever hashes a set may not have checked it: the same path with two digests is no set.
         if path == previous:
             raise _refused_set(f"the file {path[:200]!r} is listed twice", "list each file once")
-        if _NOT_PLAIN.search(path):
+        if not is_plain_path(path):
             raise _refused_set(
                 f"{path[:200]!r} is not the path of a file in a skill",
                 "use plain segments joined by /, without control characters",
@@ -72,10 +73,6 @@ def set_digest(files: Iterable[tuple[str, Digest]]) -> SetDigest:
 def parse_set_digest(text: str) -> SetDigest:
     """The text as a `SetDigest`, or a `FormatError`."""
     return SetDigest(parse_digest(text))
-
-
-# A control character, half of a surrogate pair, or a segment that is empty, `.` or `..`.
-_NOT_PLAIN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|(?:^|/)\.{0,2}(?:/|\Z)")
 
 
 def _refused_set(message: str, fix: str) -> FormatError:
@@ -153,6 +150,16 @@ DYNAMIC: Final = Dynamic.DYNAMIC
 
 NO_SIZE: Final = -1
 """Replaces the size if an older dialect only lists the digest."""
+
+
+# JSON numbers are exact up to here, and no file is longer.
+_LARGEST_SIZE: Final = 2**53 - 1
+
+
+def is_size(value: object) -> TypeGuard[int]:
+    """Whether a value is the size of a file (ENT-3)."""
+    # `type`, for a truth value is a number to Python.
+    return type(value) is int and 0 <= value <= _LARGEST_SIZE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 from urllib.parse import quote, unquote_to_bytes
 
 from skillwire.errors import FormatError, Issue
@@ -255,15 +255,21 @@ _DEVICES: Final = frozenset(
 )
 _FORBIDDEN: Final = frozenset('<>:"|?*\\')
 _LONGEST: Final = 255
-# An empty segment, a dot or two, a control character, half a character, or the drive of Windows.
-_NOT_PLAIN: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]|\A[^/]:(?:/|\Z)")
+# An empty segment, a dot or two, a backslash, a control character, or half a character.
+_NOT_PLAIN: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
+_DRIVE: Final = re.compile(r"[^/]:(?:/|\Z)")
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path is relative, in plain segments joined by `/`, without control characters (FMT-9)."""
+    return _NOT_PLAIN.search(path) is None
 
 
 def safe_path(path: str, *, limits: Limits = DEFAULT_LIMITS) -> str:
     """The path in plain segments, or a `FormatError` if it could leave its folder."""
     while path.startswith("./"):
         path = path[2:]
-    if _NOT_PLAIN.search(path):
+    if not is_plain_path(path) or _DRIVE.match(path):
         raise _bad_path(f"the path '{shown(path)}' is not plain")
     size = len(path.encode())
     if (
@@ -290,30 +296,47 @@ def folders_of(path: str) -> Iterator[str]:
         at = path.find("/", at + 1)
 
 
-def check_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
-    """Refuse paths that cannot all be files: one that is there twice, or that lies below another one.
+class PathConflict(NamedTuple):
+    """A path that cannot be a file beside the others: it is there `twice`, or lies below one (`in-file`)."""
 
-    `folders` are paths of folders, which may not be files or below one either.
-    """
-    files: set[str] = set()
+    kind: str
+    path: str
+    reason: str
+
+
+def file_conflicts(paths: Iterable[str], folders: Iterable[str] = ()) -> Iterator[PathConflict]:
+    """Yield every path that cannot be a file beside the others. `folders` may not be files or below one."""
+    files: dict[str, None] = {}
     for path in paths:
         if path in files:
-            raise _bad_path(f"{shown(path)} is in it twice")
-        files.add(path)
-    checked: set[str] = set()
+            yield PathConflict("twice", path, "is listed twice")
+        files[path] = None
+    # Whether a folder is a file or below one. Each is looked up once, however deep and many the paths are.
+    below = {"": False}
     for path in (*files, *(f"{folder}/" for folder in folders)):
         parent = path.rpartition("/")[0]
-        while parent and parent not in checked:
+        passed: list[str] = []
+        while parent not in below:
+            passed.append(parent)
             if parent in files:
-                raise _bad_path(f"{shown(path)} lies below a file")
-            checked.add(parent)
-            parent = parent.rpartition("/")[0]
+                below[parent] = True
+            else:
+                parent = parent.rpartition("/")[0]
+        is_below = below[parent]
+        below.update(dict.fromkeys(passed, is_below))
+        if is_below:
+            yield PathConflict("in-file", path, "lies below a file")
+
+
+def check_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """Refuse the files of an archive or a repository that have a conflict."""
+    for conflict in file_conflicts(paths, folders):
+        raise _bad_path(f"{shown(conflict.path)} {conflict.reason}")
 
 
 def check_portable(paths: Iterable[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
     """Refuse paths that cannot be installed on every system: for what is published to readers unknown."""
     listed = tuple(safe_path(path, limits=limits) for path in paths)
-    check_files(listed)
     if problems := portability_problems(listed):
         raise _bad_path(problems[0])
 

@@ -33,6 +33,7 @@ from skillwire.skill import (
 )
 from skillwire.sources.base import DirectoryChild, Problem, Read, Source
 from skillwire.text import shown
+from skillwire.trust import manifest_issues
 
 SkillFiles: TypeAlias = Mapping[str, str | bytes] | str
 Maker: TypeAlias = Callable[[], SkillFiles | Awaitable[SkillFiles]]
@@ -171,8 +172,8 @@ def _children(made: _Made, directory: SkillUri) -> Iterator[tuple[SkillUri, Dire
 
 def _assemble(recipe: _Recipe, returned: SkillFiles) -> _Made:
     files = _files(recipe.root, {SKILL_FILE: returned} if isinstance(returned, str) else returned)
-    if recipe.skill_md not in files:
-        raise _mistake("no-skill-md", "it returned no SKILL.md", "return one")
+    if wrong := manifest_issues(files, recipe.skill_md):
+        raise FormatError(wrong)
     frontmatter = parse_skill_md(files[recipe.skill_md], file=SKILL_FILE).frontmatter
     found = field_issues(frontmatter, directory=recipe.name, file=SKILL_FILE)
     if issues := [issue for issue in found if issue.severity is not Severity.ADVICE]:
@@ -188,17 +189,13 @@ def _files(root: SkillUri, returned: object) -> dict[SkillUri, bytes]:
     if not isinstance(returned, Mapping):
         raise _mistake("files-shape", f"it returned {type(returned).__name__}", "return text or a mapping")
     files: dict[SkillUri, bytes] = {}
-    directories: set[SkillUri] = set()
     for path, content in returned.items():  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(path, str) or not isinstance(content, str | bytes | bytearray):
             raise _mistake("files-shape", f"{path!r} is not a path with text or bytes", "return str or bytes")
         uri = root
         for segment in path.split("/"):
-            directories.add(uri)
             uri = child_uri(uri, segment)
         files[uri] = content.encode("utf-8") if isinstance(content, str) else bytes(content)
-    if both := directories & files.keys():
-        raise _mistake("files-shape", f"{min(both)} is a file and a directory", "give each its own path")
     return files
 
 

@@ -22,6 +22,7 @@ from skillwire.net.addresses import Reachability, is_same_host, reach_of
 from skillwire.skill import Digest, digest_of, name_issues, parse_digest, safe_path, set_digest
 from skillwire.sources.reference import SourceReference
 from skillwire.text import redact_url, shown
+from skillwire.trust import excess, manifest_issues
 
 if TYPE_CHECKING:
     import httpx2
@@ -235,6 +236,7 @@ async def _fetch_skill(http: httpx2.AsyncClient, entry: SiteEntry, limits: Limit
     # A pinned artifact has no type, so archives are recognized by their first bytes.
     is_text = entry.kind == "skill-md" or (entry.kind == "artifact" and not is_archive(data))
     files = (ArchiveFile("SKILL.md", data),) if is_text else read_archive(data, limits=limits)
+    # The format wants it at the root, which is said here. All files are checked by whoever makes an entry.
     if all(file.path != "SKILL.md" for file in files):
         raise FormatError.of(
             rule="archive", message=f"the archive of {entry.name} has no SKILL.md at its root"
@@ -316,11 +318,12 @@ def _older_entry(row: object, index_url: str, limits: Limits) -> SiteEntry:
     files = row.get("files") if is_object(row) else None
     if not is_list(files) or not all(isinstance(file, str) for file in files):
         raise _refused(f"{name} has no list of files")
-    if len(files) > limits.files_per_skill:
+    # Before the paths are read.
+    if excess(len(files), 0, limits):
         raise _refused(f"{name} lists more than {limits.files_per_skill:,} files")
-    paths = tuple(dict.fromkeys(safe_path(str(file)) for file in files))
-    if "SKILL.md" not in paths:
-        raise _refused(f"{name} does not list SKILL.md")
+    paths = tuple(safe_path(str(file)) for file in files)
+    if issues := manifest_issues(paths):
+        raise _refused(f"{name}: {issues[0].message}")
     folder = urljoin(index_url, quote(name))
     return SiteEntry(name=name, description=description, url=folder, kind="files", files=paths)
 

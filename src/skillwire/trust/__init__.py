@@ -77,10 +77,13 @@ if TYPE_CHECKING:
     from skillwire.trust.signatures import skill_files as skill_files
     from skillwire.trust.verify import CheckedEntry as CheckedEntry
     from skillwire.trust.verify import DirectoryView as DirectoryView
+    from skillwire.trust.verify import Excess as Excess
     from skillwire.trust.verify import ListedChild as ListedChild
     from skillwire.trust.verify import VerifiedFile as VerifiedFile
     from skillwire.trust.verify import VerifiedSkill as VerifiedSkill
     from skillwire.trust.verify import check_entry as check_entry
+    from skillwire.trust.verify import excess as excess
+    from skillwire.trust.verify import manifest_issues as manifest_issues
     from skillwire.trust.verify import shown_path as shown_path
     from skillwire.trust.verify import skill_file as skill_file
     from skillwire.trust.verify import verify_file as verify_file
@@ -110,8 +113,8 @@ export(
             "sign_files signer_change signer_text signer_words skill_files"
         ),
         "verify": (
-            "CheckedEntry DirectoryView ListedChild VerifiedFile VerifiedSkill check_entry shown_path "
-            "skill_file verify_file verify_skill_md"
+            "CheckedEntry DirectoryView Excess ListedChild VerifiedFile VerifiedSkill check_entry excess "
+            "manifest_issues shown_path skill_file verify_file verify_skill_md"
         ),
     },
 )

@@ -25,7 +25,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass
-from typing import ClassVar, Final, NewType, NoReturn, Protocol, final
+from typing import ClassVar, Final, NamedTuple, NewType, NoReturn, Protocol, final
 from urllib.parse import quote, unquote
 
 from skillwire.documents import JsonValue, is_list, is_object
@@ -42,13 +42,17 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DYNAMIC,
     NO_SIZE,
+    SKILL_FILE,
     Digest,
     SkillDocument,
     SkillEntry,
     SkillUri,
     child_uri,
     digest_of,
+    file_conflicts,
     is_inside,
+    is_plain_path,
+    is_size,
     name_issues,
     parse_skill_md,
     parse_uri,
@@ -217,25 +221,23 @@ def check_entry(entry: SkillEntry, *, limits: Limits = DEFAULT_LIMITS) -> Checke
     the frontmatter fields that it has are required.
     """
     # Step 1. ENT-2, FMT-1 to FMT-3: complete and valid.
-    root = skill_root(entry.uri)
     issues = _frontmatter_issues(entry, skill_name_in(entry.uri))
     if entry.resources is DYNAMIC:
         if issues:
             raise FormatError(issues)
         return CheckedEntry(entry)
-    issues += _manifest_issues(entry, root)
+    issues += manifest_issues((file.uri for file in entry.resources), entry.uri)
+    for file in entry.resources:
+        # A draft may have no size.
+        if not is_size(file.size) and (file.size != NO_SIZE or entry.draft is None):
+            issues.append(_manifest_issue("size", file.uri, "has a size that is not a number of bytes"))
     if issues:
         raise FormatError(issues)
     # Step 2. ENT-6: refused by the entry alone.
-    if len(entry.resources) > limits.files_per_skill:
+    if over := excess(len(entry.resources), entry.total_size, limits):
         raise LimitExceeded(
-            f"{entry.uri} has {len(entry.resources)} files, at most {limits.files_per_skill} are loaded: "
-            "ask for a smaller skill, or raise files_per_skill"
-        )
-    if entry.total_size > limits.bytes_per_skill:
-        raise LimitExceeded(
-            f"{entry.uri} has {entry.total_size} bytes, at most {limits.bytes_per_skill} are loaded: "
-            "ask for a smaller skill, or raise bytes_per_skill"
+            f"{entry.uri} has {over.number} {over.unit}, at most {over.most} are loaded: "
+            f"ask for a smaller skill, or raise {over.unit}_per_skill"
         )
     return CheckedEntry(entry)
 
@@ -257,7 +259,7 @@ def verify_file(
     root = skill_root(entry.uri)
     if entry.resources is DYNAMIC:
         # Step 4. ENT-6: inside the directory, and within the limit all together.
-        if not is_inside(uri, root):
+        if not is_inside(uri, root) or not is_plain_path("/".join(path_below(uri, root))):
             raise UnlistedFile(uri=shown_uri(uri), skill=entry.uri)
         if _known_digest(entry, uri) not in (None, digest):
             # VER-1: the list of files is incomplete, but has this digest.
@@ -352,36 +354,56 @@ def _known_digest(entry: CheckedEntry, uri: SkillUri) -> Digest | None:
     return dict(entry.draft.digests).get(uri) if entry.draft else None
 
 
-def _manifest_issues(entry: SkillEntry, root: SkillUri) -> list[Issue]:
+def manifest_issues(files: Iterable[str], skill_md: str = SKILL_FILE) -> list[Issue]:
+    """Return every reason why these are not the files of one skill (ENT-2).
+
+    `files` are canonical URIs, with that of the skill as `skill_md`; or, as in a lock, paths below its
+    directory. The one place of these rules: entries, locks, archives and publications differ in what they are
+    read from, not in what a skill is.
+    """
     issues: list[Issue] = []
-    seen: set[SkillUri] = set()
-    below = f"{root}/"
-    for resource in () if entry.resources is DYNAMIC else entry.resources:
-        uri = resource.uri
-        if uri in seen:
-            issues.append(_manifest_issue("resource-twice", uri, "is listed twice"))
-        seen.add(uri)
-        if not uri.startswith(below):
-            issues.append(_manifest_issue("resource-outside", uri, "is outside the skill's directory"))
-        if resource.size < 0 and (resource.size != NO_SIZE or entry.draft is None):
-            issues.append(_manifest_issue("resource-size", uri, "has a size below zero"))
-    for uri in seen:
-        if "/" in uri[len(below) :] and any(parent in seen for parent in _parents(uri, root)):
-            issues.append(_manifest_issue("resource-in-file", uri, "lies below a listed file"))
-    if entry.uri not in seen:
-        issues.append(_manifest_issue("resource-no-skill-md", entry.uri, "is not among the listed files"))
+    name = skill_md.rpartition("/")[2]
+    below = skill_md.removesuffix(name)
+    inside: list[str] = []
+    for file in files:
+        if not file.startswith(below):
+            issues.append(_manifest_issue("outside", file, "is outside the skill's directory"))
+            continue
+        path = file[len(below) :]
+        inside.append(path)
+        # FMT-9. A canonical URI without encoded characters has a plain path.
+        if (not below or "%" in path) and not is_plain_path(unquote(path) if below else path):
+            issues.append(_manifest_issue("path", file, "is not a plain path without control characters"))
+    for conflict in file_conflicts(inside):
+        issues.append(_manifest_issue(conflict.kind, below + conflict.path, conflict.reason))
+    if name not in inside:
+        issues.append(_manifest_issue("no-skill-md", skill_md, "is not among the listed files"))
     return issues
 
 
-def _parents(uri: SkillUri, root: SkillUri) -> Iterator[str]:
-    parent = uri.rpartition("/")[0]
-    while len(parent) > len(root):
-        yield parent
-        parent = parent.rpartition("/")[0]
+def _manifest_issue(kind: str, file: str, message: str) -> Issue:
+    return Issue(
+        rule=f"resource-{kind}",
+        message=f"{shown_uri(file)} {message}",
+        fix="list every file of the skill once, by a plain path",
+    )
 
 
-def _manifest_issue(rule: str, uri: SkillUri, message: str) -> Issue:
-    return Issue(rule=rule, message=f"{shown_uri(uri)} {message}", fix="list every file of the skill once")
+class Excess(NamedTuple):
+    """By what a skill is too large: this number of `files` or `bytes`, where `most` are allowed."""
+
+    unit: str
+    number: int
+    most: int
+
+
+def excess(files: int, size: int, limits: Limits = DEFAULT_LIMITS) -> Excess | None:
+    """By what a skill of this many files and bytes is larger than a host must load (ENT-6)."""
+    if files > limits.files_per_skill:
+        return Excess("files", files, limits.files_per_skill)
+    if size > limits.bytes_per_skill:
+        return Excess("bytes", size, limits.bytes_per_skill)
+    return None
 
 
 _ODD: Final = re.compile("[%<>\"'&`\\\\:]")

@@ -35,6 +35,7 @@ from skillwire.skill import (
     skill_root,
 )
 from skillwire.text import shown
+from skillwire.trust import manifest_issues
 
 _EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_.]*)\}")
 _MOST_ARGUMENTS: Final = 8
@@ -251,7 +252,7 @@ def _files(uri: SkillUri, digest: Digest | None, meta: object) -> tuple[SkillRes
     if not is_list(listed):
         return ()
     root = skill_root(uri)
-    digests: dict[SkillUri, Digest] = {}
+    files: list[tuple[SkillUri, Digest]] = []
     for item in listed:
         path = item.get("path") if is_object(item) else None
         found = _read_digest(item.get("digest")) if is_object(item) else None
@@ -260,14 +261,17 @@ def _files(uri: SkillUri, digest: Digest | None, meta: object) -> tuple[SkillRes
         file = root
         for segment in path.split("/"):
             file = child_uri(file, segment)
-        if file in digests:
-            raise _bad_index(f"it lists {shown_uri(file)} twice", "tell the server's operator")
-        digests[file] = found
-    if digest is not None and digests.setdefault(uri, digest) != digest:
-        raise _bad_index("it names two digests for its SKILL.md", "tell the server's operator")
+        files.append((file, found))
+    digests = dict(files)
     if uri not in digests:
-        return ()  # Incomplete, so nothing can be bound to it.
-    return tuple(SkillResource(file, digests[file], NO_SIZE) for file in sorted(digests))
+        if digest is None:
+            return ()  # Incomplete, so nothing can be bound to it.
+        files.append((uri, digest))
+    elif digest not in (None, digests[uri]):
+        raise _bad_index("it names two digests for its SKILL.md", "tell the server's operator")
+    if issues := manifest_issues((file for file, _ in files), uri):
+        raise FormatError(issues)
+    return tuple(SkillResource(file, found, NO_SIZE) for file, found in sorted(files))
 
 
 def _read_digest(value: object) -> Digest | None:

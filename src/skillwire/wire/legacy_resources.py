@@ -20,13 +20,14 @@ from skillwire.skill import (
     SkillResource,
     SkillUri,
     child_uri,
+    is_size,
     parse_digest,
     path_below,
-    shown_uri,
     skill_name_in,
     skill_root,
 )
 from skillwire.text import clean_line, escape_xml, shown
+from skillwire.trust import manifest_issues
 from skillwire.wire.index import (
     LegacyListing,
     ListedResource,
@@ -63,15 +64,12 @@ def bind_to_manifest(entry: SkillEntry, data: bytes) -> SkillEntry:
     if not is_list(listed):
         raise _refused("its manifest has no list of files")
     root = skill_root(entry.uri)
-    files: dict[SkillUri, SkillResource] = {}
-    for item in listed:
-        file = _file(root, item)
-        if file.uri in files:
-            raise _refused(f"its manifest lists {shown_uri(file.uri)} twice")
-        files[file.uri] = file
-    if entry.uri not in files:
+    files = sorted((_file(root, item) for item in listed), key=lambda file: file.uri)
+    if all(file.uri != entry.uri for file in files):
         return replace(entry, resources=DYNAMIC)
-    return replace(entry, resources=tuple(files[uri] for uri in sorted(files)))
+    if issues := manifest_issues((file.uri for file in files), entry.uri):
+        raise _refused(f"in its manifest, {issues[0].message}")
+    return replace(entry, resources=tuple(files))
 
 
 def _file(root: SkillUri, item: object) -> SkillResource:
@@ -80,7 +78,7 @@ def _file(root: SkillUri, item: object) -> SkillResource:
     digest = item.get("hash") if is_object(item) else None
     if not isinstance(path, str) or not isinstance(digest, str):
         raise _refused("its manifest has a file without path or hash")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+    if not is_size(size):
         raise _refused(f"its manifest gives {shown(path)} no size")
     uri = root
     for segment in path.split("/"):

@@ -29,14 +29,15 @@ from skillwire.skill import (
     SkillEntry,
     SkillResource,
     SkillUri,
-    is_inside,
     is_plain,
+    is_size,
     parse_digest,
     parse_uri,
     shown_uri,
     skill_root,
 )
 from skillwire.skill.entries import is_digest
+from skillwire.trust import manifest_issues
 
 EXTENSION_ID = "io.modelcontextprotocol/skills"
 METHOD_LIST = "skills/list"
@@ -50,8 +51,6 @@ QUERY_ID = "dev.skillwire/query"
 """A vendor extension: if server and client declare it, `skills/list` takes `query` and `limit`."""
 APPROVAL_META = "dev.skillwire/approval"
 """Set by a gateway in an entry's `_meta`: `required` means that a person has to approve the skill first."""
-# JSON numbers are exact up to here, and no file is longer.
-_LARGEST_SIZE = 2**53 - 1
 _NO_META: Mapping[str, object] = MappingProxyType({})
 
 T = TypeVar("T")
@@ -131,10 +130,10 @@ def _resources(
             _issue("entry-resources", 'resources is neither a list nor "dynamic"', "list every file")
         )
         return ()
-    files: dict[SkillUri, SkillResource] = {}
+    files: list[SkillResource] = []
     for number, item in enumerate(wire):
-        if (plain := _plain_resource(item)) is not None and plain.uri not in files:
-            files[plain.uri] = plain
+        if (plain := _plain_resource(item)) is not None:
+            files.append(plain)
             continue
         place = f"resources[{number}]"
         if not is_object(item):
@@ -142,23 +141,19 @@ def _resources(
             continue
         uri = _uri(item.get("uri"), f"{place}.uri", issues)
         digest = _digest(item.get("digest"), f"{place}.digest", issues)
-        size = NO_SIZE if unsized and "size" not in item else whole_number(item.get("size"))
-        too_long = isinstance(size, int) and size > _LARGEST_SIZE
-        if not isinstance(size, int) or isinstance(size, bool) or too_long or (size < 0 and "size" in item):
+        size = whole_number(item.get("size"))
+        if unsized and "size" not in item:
+            size = NO_SIZE
+        elif not is_size(size):
             issues.append(
                 _issue("resource-size", f"{place}.size is not a number of bytes", "send the file's length")
             )
             continue
-        if uri is None or digest is None:
-            continue
-        if uri in files:
-            issues.append(
-                _issue("resource-twice", f"{shown_uri(uri)} is listed twice", "list each file once")
-            )
-        files[uri] = SkillResource(uri, digest, size)
+        if uri is not None and digest is not None:
+            files.append(SkillResource(uri, digest, size))
     if skill is not None:
-        issues.extend(_manifest_issues(skill, files))
-    return tuple(files.values())
+        issues.extend(manifest_issues((file.uri for file in files), skill))
+    return tuple(files)
 
 
 def _plain_resource(item: object) -> SkillResource | None:
@@ -167,33 +162,11 @@ def _plain_resource(item: object) -> SkillResource | None:
         return None
     file = cast("dict[str, object]", item)
     uri, digest, size = file.get("uri"), file.get("digest"), file.get("size")
-    # `type`, for a truth value is a number to Python.
-    if (
-        type(size) is not int
-        or not 0 <= size <= _LARGEST_SIZE
-        or not isinstance(uri, str)
-        or not is_plain(uri)
-    ):
+    if not is_size(size) or not isinstance(uri, str) or not is_plain(uri):
         return None
     if not isinstance(digest, str) or not is_digest(digest):
         return None
     return SkillResource(SkillUri(uri), Digest(digest), size)
-
-
-def _manifest_issues(skill: SkillUri, files: Mapping[SkillUri, SkillResource]) -> list[Issue]:
-    root = SkillUri(skill.rpartition("/")[0])
-    issues = [
-        _issue(
-            "resource-outside",
-            f"{shown_uri(uri)} is outside the skill {shown_uri(root)}",
-            "list only its own files",
-        )
-        for uri in files
-        if not is_inside(uri, root)
-    ]
-    if skill not in files:
-        issues.append(_issue("resource-no-skill-md", "the list of files lacks SKILL.md", "list every file"))
-    return issues
 
 
 def _uri(value: object, place: str, issues: list[Issue]) -> SkillUri | None:

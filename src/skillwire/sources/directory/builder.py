@@ -37,6 +37,7 @@ from skillwire.sources.directory.files import (
     read_head,
 )
 from skillwire.sources.directory.snapshot import NO_LINKS, ScannedSkill
+from skillwire.trust import excess
 
 _uri_of: Final = attrgetter("uri")
 
@@ -143,6 +144,13 @@ class SkillBuilder:
         """Record a problem with a file or directory, for which the skill is left out."""
         self.issues.append(Issue(rule=rule, message=message, fix=fix, file=self.place_of(walked)))
 
+    def warn(self, walked: str, rule: str, message: str) -> None:
+        """Record a problem with the name of a file or directory. The skill is served."""
+        place = self.place_of(walked)
+        self.warnings.append(
+            Issue(rule=rule, message=message, fix="rename it", file=place, severity=Severity.WARNING)
+        )
+
     def place_of(self, walked: str) -> str:
         """A path in the skill, as shown in messages."""
         return shown_uri(os.path.relpath(walked, self.directory))
@@ -207,8 +215,7 @@ class SkillFinisher:
         """ENT-6: whether a host may refuse the skill."""
         if self._rules.allow_oversize:
             return False
-        limits = self._limits
-        return builder.file_count > limits.files_per_skill or builder.byte_count > limits.bytes_per_skill
+        return excess(builder.file_count, builder.byte_count, self._limits) is not None
 
     def measure(self, builder: SkillBuilder) -> MeasuredSkill:
         """Read `SKILL.md` and the first bytes of every other file, and validate nothing."""
@@ -239,7 +246,8 @@ class SkillFinisher:
             elif is_skill_md:
                 skill_md = head
             files[os.path.relpath(file.walked, builder.directory).replace(os.sep, "/")] = file.status.st_size
-        return MeasuredSkill(builder.uri, builder.directory, skill_md, files, tuple(builder.issues))
+        issues = (*builder.issues, *builder.warnings)
+        return MeasuredSkill(builder.uri, builder.directory, skill_md, files, issues)
 
     def finish(self, builder: SkillBuilder) -> ScannedSkill | Problem:
         """The skill, or the reasons why it is invalid. Skills that will not be served are not read. An

@@ -14,7 +14,15 @@ from typing import Final, NamedTuple
 
 from skillwire.errors import FormatError, Issue, LimitExceeded, SourceError
 from skillwire.limits import Limits
-from skillwire.skill import SKILL_FILE, SkillUri, belongs_to_skill, child_uri, make_uri, shown_uri
+from skillwire.skill import (
+    SKILL_FILE,
+    SkillUri,
+    belongs_to_skill,
+    child_uri,
+    is_plain_path,
+    make_uri,
+    shown_uri,
+)
 from skillwire.skill.files import is_credential_name
 from skillwire.sources.base import Problem
 from skillwire.sources.directory.builder import (
@@ -301,6 +309,10 @@ class Walk:
             issue = error.issues[0]
             self._blame(owners, item.walked, "file-name", issue.message, issue.fix)
             return True
+        # Most names have nothing that is encoded. No rule of the extension forbids the others.
+        if owners and "%" in uri and not is_plain_path(item.name):
+            for owner in owners:
+                owner.warn(item.walked, "file-name", "its name has control characters: hosts may refuse it")
         if status is None or is_directory:
             return self._enter(item, uri, place, owners)
         # S4: what lies in the directory is opened from it. Where a link leads is looked up by its own way.
