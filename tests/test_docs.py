@@ -16,10 +16,9 @@ import pytest
 import yaml
 from tools.commands import EXIT_CODES
 
-from skillwire.cli.command import GLOBAL_OPTIONS
+from skillwire.cli.command import GLOBAL_OPTIONS, read_words
 from skillwire.cli.commands import all_commands
 from skillwire.cli.line import parse_line
-from skillwire.cli.parser import read_words
 from skillwire.errors import SkillwireError
 from skillwire.version import pip_command
 

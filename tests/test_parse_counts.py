@@ -16,7 +16,7 @@ from install.workspaces import Machine
 from skillwire import SkillHost
 from skillwire.install import Proposal
 from skillwire.registry import Publishing, Store, publish_each, publish_to_store
-from skillwire.skill import frontmatter
+from skillwire.skill import files as frontmatter
 from skillwire.trust import Grants
 
 SKILL_MD = b"""---

@@ -1214,7 +1214,7 @@ GROUPS = (
     ),
     Group(
         "paths",
-        "skill/uris.py",
+        "skill/entries.py",
         "tests/skill/test_paths.py tests/net/test_archive.py",
         (
             (r"(?:\A|/)\.{0,2}(?:/|\Z)|", ""),
@@ -1565,7 +1565,7 @@ GROUPS = (
     ),
     Group(
         "person-asks",
-        "cli/ask.py",
+        "cli/screen.py",
         "tests/cli/test_person.py",
         (("running_agent(os.environ) or person_terminal() is None", "person_terminal() is None"),),
     ),
@@ -1598,7 +1598,7 @@ GROUPS = (
     ),
     Group(
         "person-page",
-        "cli/ui.py",
+        "cli/gateway.py",
         "tests/cli/test_person.py",
         (('    require_person("opening the review page", page=False)\n', ""),),
     ),
@@ -2057,7 +2057,7 @@ GROUPS = (
     ),
     Group(
         "uris",
-        "skill/uris.py",
+        "skill/entries.py",
         "tests/skill/test_uris.py",
         (
             ('return uri.startswith(root + "/")', "return uri.startswith(root)"),

@@ -27,7 +27,7 @@ from skillwire.sandbox import SandboxPlan, run
 from skillwire.sandbox.bubblewrap import find_program, system_folders
 from skillwire.sandbox.plan import interpreter_for
 from skillwire.skill import SkillEntry, SkillResource, digest_of, parse_uri
-from skillwire.skill.uris import child_uri, skill_root
+from skillwire.skill.entries import child_uri, skill_root
 from skillwire.trust import Origin, VerifiedFile, check_entry, verify_file
 
 SECONDS = 30

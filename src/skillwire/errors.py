@@ -50,6 +50,16 @@ class SkillwireError(Exception):
     exit_code = 1
 
 
+class UsageError(SkillwireError):
+    """The user must act: the command line is wrong. `command` is the one whose help says more."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, command: str = "") -> None:
+        super().__init__(message)
+        self.command = command
+
+
 class FormatError(SkillwireError):
     """The author must act: a skill, an entry or a URI is not well formed."""
 

@@ -40,12 +40,12 @@ PROGRAM = """
         from skillwire.sources.wellknown import parse_site_index
         parse_site_index(data, "https://example.org/.well-known/agent-skills/index.json")
     def index(data):
-        from skillwire.wire.index import parse_index
+        from skillwire.wire.legacy import parse_index
         parse_index(data)
     def manifest(data):
         from skillwire.skill.entries import DYNAMIC, SkillEntry
-        from skillwire.skill.uris import SkillUri
-        from skillwire.wire.legacy_resources import bind_to_manifest
+        from skillwire.skill.entries import SkillUri
+        from skillwire.wire.legacy import bind_to_manifest
         bind_to_manifest(SkillEntry(SkillUri("skill://a/SKILL.md"), {}, DYNAMIC), data)
     def lock(data):
         from skillwire.install.lock import parse_lock
@@ -72,7 +72,7 @@ PROGRAM = """
         except InvalidSignatureFile as error:
             raise ValueError(str(error)) from None
     def frontmatter(data):
-        from skillwire.skill.frontmatter import parse_skill_md
+        from skillwire.skill.files import parse_skill_md
         parse_skill_md(data)
     def git(data):
         from skillwire.net import split_skills

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from command_line import Run
+from skillwire.cli.command import read_words, words_of
 from skillwire.cli.commands import commands_of
-from skillwire.cli.commands.serving import CLIENTS
-from skillwire.cli.parser import read_words, words_of
+from skillwire.cli.commands.publish import CLIENTS
 from skillwire.clients import ClientServer, shown_entry, writable_clients
 
 STDIO = ClientServer(command=("/bin/skillwire", "serve", "/my skills", 'od"d'))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillwire.cli.completion import Provider, candidates
+from skillwire.cli.config import Provider, candidates
 from terminals import Terminal
 
 BIN = Path(sys.executable).parent

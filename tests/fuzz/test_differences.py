@@ -27,7 +27,7 @@ from skillwire.net import ArchiveFile, read_archive, write_tar_gz
 from skillwire.registry import FileRow
 from skillwire.registry.publications import publication_of
 from skillwire.skill import digest_of
-from skillwire.skill.uris import clashes
+from skillwire.skill.files import clashes
 
 RUNS = 200
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0")) / 8

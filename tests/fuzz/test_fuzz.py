@@ -37,8 +37,7 @@ from skillwire.sources import parse_reference
 from skillwire.sources.wellknown import parse_site_index
 from skillwire.trust.publishers import InvalidSignatureFile, parse_bundle
 from skillwire.wire import declaration_in, entry_from_wire, entry_to_wire
-from skillwire.wire.index import parse_index
-from skillwire.wire.legacy_resources import bind_to_manifest, resource_page
+from skillwire.wire.legacy import bind_to_manifest, parse_index, resource_page
 from skillwire.wire.v1 import directory_page, file_bytes, list_page, single_entry
 
 RUNS = 300

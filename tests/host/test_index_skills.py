@@ -616,7 +616,7 @@ async def test_a_style_that_refuses_a_uri_does_not_read_it(tmp_path: Path) -> No
 
 async def test_one_skill_that_does_not_arrive_hides_no_other(tmp_path: Path) -> None:
     from skillwire.sources.mcp import with_peeks
-    from skillwire.wire.index import parse_index
+    from skillwire.wire.legacy import parse_index
 
     bare = {"type": "skill-md", "name": "bare", "url": "skill://bare/SKILL.md"}
 

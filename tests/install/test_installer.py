@@ -17,7 +17,7 @@ from skillwire.install import FetchResult, LockedSkill, Proposal, SkillFetcher, 
 from skillwire.install.apply import STAGING, apply, recover
 from skillwire.install.disk import lock_folder
 from skillwire.install.workspace import export_skills
-from skillwire.skill.uris import portability_problems
+from skillwire.skill.files import portability_problems
 from skillwire.trust import NO_GRANTS, Grants
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from skillwire.install import InstallState, LockedSkill, Pin, Powers
 from skillwire.install.fetcher import ForeignSkill, is_foreign_lock, parse_foreign_lock
 from skillwire.install.lock import is_script, requested_powers, starts_with_interpreter
 from skillwire.skill import parse_set_digest
-from skillwire.skill.uris import clashes, portability_problems, windows_problem
+from skillwire.skill.files import clashes, portability_problems, windows_problem
 from skillwire.sources import SourceKind, parse_reference
 from skillwire.sources.reference import is_commit, repository_at
 from skillwire.trust import ALL_GRANTS, NO_GRANTS, Grants

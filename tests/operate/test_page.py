@@ -26,8 +26,8 @@ from operate.conftest import (
     replica,
     started,
 )
+from skillwire.cli.command import read_words
 from skillwire.cli.line import parse_line
-from skillwire.cli.parser import read_words
 
 COMMANDS = re.compile(r"^(<!-- not run: [^\n]* -->\n)?```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKILL = "code-review"

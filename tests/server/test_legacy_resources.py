@@ -20,8 +20,7 @@ from skillwire import FunctionSource, LegacyFeatures, Limits, SkillServer
 from skillwire.server import ServerOptions
 from skillwire.server.library import ALL_OFF
 from skillwire.skill import Dialect
-from skillwire.wire.index import parse_index
-from skillwire.wire.legacy_resources import bind_to_manifest, resource_page, scanned_entry, with_manifests
+from skillwire.wire.legacy import bind_to_manifest, parse_index, resource_page, scanned_entry, with_manifests
 from trees import skill_md, write, write_skill
 
 pytestmark = pytest.mark.anyio

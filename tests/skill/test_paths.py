@@ -9,7 +9,7 @@ import pytest
 from skillwire.errors import FormatError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import check_files, file_conflicts, is_plain_path, safe_path
-from skillwire.skill.uris import check_portable
+from skillwire.skill.files import check_portable
 
 
 @pytest.mark.parametrize("path", ["SKILL.md", "a/b/c.md", "a b/ü.txt", ".hidden/x", "a" * 255])

@@ -9,7 +9,7 @@ import pytest
 from skillwire.conformance import RULES
 from skillwire.limits import MIB
 from skillwire.skill import PROFILES, unmet_demands
-from skillwire.skill.profiles import profile_named
+from skillwire.skill.lint import profile_named
 from skillwire.sources.directory.authoring import lint_paths
 
 CHATGPT = PROFILES["chatgpt"]

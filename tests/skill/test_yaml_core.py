@@ -413,7 +413,7 @@ def test_without_the_c_parser_one_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['yaml._yaml'] = None\n"
         "from skillwire.errors import SourceError\n"
-        "from skillwire.skill.frontmatter import parse_skill_md\n"
+        "from skillwire.skill.files import parse_skill_md\n"
         "parse_skill_md(b'---\\nname: plain\\n---\\n')\n"
         "try:\n"
         "    parse_skill_md(b'---\\nname: [a]\\n---\\n')\n"

@@ -14,7 +14,7 @@ from properties import examples
 from skillwire.errors import FormatError
 from skillwire.limits import Limits
 from skillwire.skill import parse_skill_md
-from skillwire.skill.yaml.scalars import plain_lines
+from skillwire.skill.yaml_scalars import plain_lines
 
 # A comment changes nothing, and is not one of the plain lines.
 COMMENT = "# nothing\n"

@@ -8,7 +8,7 @@ from yaml.error import YAMLError
 from frontmatter_blocks import document
 from skillwire.errors import FormatError
 from skillwire.skill import parse_skill_md
-from skillwire.skill.yaml.diagnose import explain
+from skillwire.skill.yaml_scalars import explain
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import Dialect, SkillEntry
 from skillwire.sources.mcp import peeked, with_peeks
 from skillwire.wire import LegacyListing, ListedResource
-from skillwire.wire.index import parse_index
-from skillwire.wire.legacy_resources import scanned_entry
+from skillwire.wire.legacy import parse_index, scanned_entry
 
 pytestmark = pytest.mark.anyio
 

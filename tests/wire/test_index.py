@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skillwire.errors import FormatError
 from skillwire.skill import DYNAMIC, NO_SIZE, Dialect, SkillEntry, digest_of
-from skillwire.wire.index import FILE_DIGESTS, parse_index
+from skillwire.wire.legacy import FILE_DIGESTS, parse_index
 
 DIGEST = digest_of(b"x")
 OTHER = digest_of(b"y")

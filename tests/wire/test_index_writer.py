@@ -8,7 +8,7 @@ import pytest
 
 from sample_entries import make_entry
 from skillwire.skill import DYNAMIC, Dialect, SkillEntry
-from skillwire.wire.index import INDEX_DIALECTS, SCHEMA, parse_index, write_index
+from skillwire.wire.legacy import INDEX_DIALECTS, SCHEMA, parse_index, write_index
 
 ENTRIES = [
     make_entry("skill://acme/refunds/SKILL.md", {"été/#1?.md": b"x"}, fields={"license": "MIT", "n": 1}),

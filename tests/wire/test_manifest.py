@@ -15,7 +15,7 @@ from sample_entries import make_entry
 from skillwire.errors import FormatError
 from skillwire.skill import DYNAMIC, Dialect, digest_of
 from skillwire.wire import ListedResource
-from skillwire.wire.legacy_resources import (
+from skillwire.wire.legacy import (
     bare_skills,
     bind_to_manifest,
     resource_page,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from sample_entries import make_entry
-from skillwire.wire.legacy_resources import write_prompt_xml
+from skillwire.wire.legacy import write_prompt_xml
 
 
 def test_skills_become_elements_with_name_description_and_location() -> None:

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
 from skillwire.skill import SkillEntry, SkillUri, digest_of, shown_uri, skill_path
-from skillwire.skill.uris import MAX_NAME_LENGTH
+from skillwire.skill.entries import MAX_NAME_LENGTH
 from skillwire.text import clean_line, shown
 from skillwire.trust import Origin, shown_digest
 

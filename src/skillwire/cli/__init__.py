@@ -30,8 +30,7 @@ def _run(words: list[str]) -> int:
     from skillwire.cli.line import parse_line, run_line
     from skillwire.cli.output import OutputError
     from skillwire.cli.output import error as print_error
-    from skillwire.cli.parser import UsageError
-    from skillwire.errors import SkillwireError
+    from skillwire.errors import SkillwireError, UsageError
 
     name = ""
     try:

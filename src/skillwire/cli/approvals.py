@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from skillwire.cli.host_options import HostOptions, with_host
-from skillwire.cli.parser import UsageError
-from skillwire.errors import ApprovalRequired, FormatError, SourceError, VerificationError
+from skillwire.errors import ApprovalRequired, FormatError, SourceError, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from skillwire.cli.output import counted, info, printable, write
-from skillwire.cli.parser import UsageError
-from skillwire.errors import FormatError, SourceError
+from skillwire.errors import FormatError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from skillwire.evals import Selection

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from skillwire.cli.output import info, printable
-from skillwire.cli.parser import UsageError
 from skillwire.clients import (
     BaseDirectories,
     Client,
@@ -33,7 +32,7 @@ from skillwire.clients.edit import (
     without_toml,
     without_yaml,
 )
-from skillwire.errors import SourceError
+from skillwire.errors import SourceError, UsageError
 from skillwire.files import make_folder, write_atomic
 from skillwire.host.importers.base import ClientFile
 from skillwire.host.importers.readers import client_files

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skillwire.cli.parser import UsageError
+from skillwire.errors import UsageError
 from skillwire.files import expand_user
 
 if TYPE_CHECKING:

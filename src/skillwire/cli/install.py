@@ -36,8 +36,8 @@ from skillwire.cli.install_view import (
     skill_json,
 )
 from skillwire.cli.output import counted, info, printable
-from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, padded, scan_rows, show_json
+from skillwire.errors import UsageError
 from skillwire.install import (
     Candidate,
     FetchFailure,

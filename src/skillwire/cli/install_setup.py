@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillwire.cli.output import counted, info, is_terminal, printable
-from skillwire.cli.parser import UsageError
-from skillwire.errors import ApprovalRequired, FormatError, SkillwireError, SourceError
+from skillwire.errors import ApprovalRequired, FormatError, SkillwireError, SourceError, UsageError
 from skillwire.files import expand_user
 
 if TYPE_CHECKING:

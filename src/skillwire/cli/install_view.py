@@ -38,7 +38,7 @@ from skillwire.install import (
 )
 from skillwire.install.disk import read_file
 from skillwire.install.state import InstallState, acceptance_key
-from skillwire.skill.uris import portability_problems
+from skillwire.skill.files import portability_problems
 from skillwire.text import decode_text, safe_line
 from skillwire.trust import (
     SIGNATURE_FILE,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from skillwire.cli.command import GLOBAL_OPTIONS, HELP_NAMES, Command
+from skillwire.cli.command import GLOBAL_OPTIONS, HELP_NAMES, Command, closest, read_words
 from skillwire.cli.commands import commands_of, group_of, meant, names
-from skillwire.cli.parser import UsageError, closest, read_words
+from skillwire.errors import UsageError
 
 COMPLETE: Final = "__complete"
 _VERSION: Final = ("--version", "-V")
@@ -74,7 +74,7 @@ def run_line(line: CommandLine) -> int:
         write(f"skillwire {VERSION}")
         return 0
     if line.completes:
-        from skillwire.cli.completion import print_candidates
+        from skillwire.cli.config import print_candidates
 
         print_candidates(line.words)
         return 0

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from skillwire.cli.output import info, printable
-from skillwire.cli.parser import UsageError
-from skillwire.errors import SkillNotFound, SourceError
+from skillwire.errors import SkillNotFound, SourceError, UsageError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:

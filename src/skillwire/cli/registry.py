@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE, STORE_VARIABLE
 from skillwire.cli.output import counted, error, human_size, info, printable, write
-from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, show_json
-from skillwire.errors import InstalledInPart, SourceError
+from skillwire.errors import InstalledInPart, SourceError, UsageError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:

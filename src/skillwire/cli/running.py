@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from skillwire.cli.output import printable, verbosity
-from skillwire.cli.parser import UsageError
-from skillwire.errors import SourceError
+from skillwire.errors import SourceError, UsageError
 from skillwire.files import unreadable
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def refuse_without_http(options: ServingOptions, *more: str) -> None:
 
 def http_limits(options: ServingOptions) -> Limits:
     """The limits of an HTTP server that the options of a command set."""
-    from skillwire.cli.commands.serving import LIMIT_FIELDS
+    from skillwire.cli.commands.publish import LIMIT_FIELDS
     from skillwire.limits import Limits
 
     given = {limit: getattr(options, field) for field, limit in LIMIT_FIELDS.items()}

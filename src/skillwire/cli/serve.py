@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from skillwire.cli.command import words_of
 from skillwire.cli.commands import commands_of
-from skillwire.cli.commands.publish import TOKEN_VARIABLE
-from skillwire.cli.commands.serving import LIMIT_FIELDS
+from skillwire.cli.commands.publish import LIMIT_FIELDS, TOKEN_VARIABLE
 from skillwire.cli.output import counted, human_size, info, printable, write
-from skillwire.cli.parser import UsageError, words_of
 from skillwire.cli.running import (
     ServingOptions,
     http_limits,
@@ -25,7 +24,7 @@ from skillwire.cli.running import (
     run_until_signal,
     serve_http,
 )
-from skillwire.errors import FormatError, SourceError
+from skillwire.errors import FormatError, SourceError, UsageError
 from skillwire.files import expand_user
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillwire.cli.output import counted, info, printable
-from skillwire.cli.parser import UsageError
-from skillwire.errors import FormatError, SkillwireError, SourceError
+from skillwire.errors import FormatError, SkillwireError, SourceError, UsageError
 from skillwire.net import ArchiveFile
 from skillwire.sources import packages_with_skills
 from skillwire.sources.remote import RemoteSource, remote_reference

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillwire.cli.host_options import HostOptions, with_host, with_timeout
-from skillwire.cli.parser import UsageError
 from skillwire.cli.trust import HINT, found_servers, trusted_files, write_project
-from skillwire.errors import FormatError, SkillNotFound, SourceError
+from skillwire.errors import FormatError, SkillNotFound, SourceError, UsageError
 
 if TYPE_CHECKING:
     from skillwire.host import HostConfig, ServerAddress, SkillHost

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from skillwire.cli.host_options import HostOptions, no_skills, with_host
-from skillwire.cli.parser import UsageError
-from skillwire.errors import ApprovalRequired, SourceError
+from skillwire.errors import ApprovalRequired, SourceError, UsageError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -280,7 +279,7 @@ async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) 
 
 async def file_of(skill: HostSkill, path: str, reading: Awaitable[Result]) -> Result:
     """Read a file. A path that the skill does not have is the caller's mistake: its files are named."""
-    from skillwire.cli.parser import closest
+    from skillwire.cli.command import closest
     from skillwire.errors import SkillNotFound, UnlistedFile
     from skillwire.skill import DYNAMIC, path_below, skill_root
     from skillwire.trust import shown_path

@@ -18,8 +18,7 @@ from skillwire.cli.install_setup import (
     workspace,
 )
 from skillwire.cli.output import counted, matching, printable, write
-from skillwire.cli.parser import UsageError
-from skillwire.errors import OutOfSync, PolicyRefused
+from skillwire.errors import OutOfSync, PolicyRefused, UsageError
 from skillwire.install.apply import leftovers
 
 if TYPE_CHECKING:

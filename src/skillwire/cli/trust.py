@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from skillwire.cli.output import counted, printable
-from skillwire.cli.parser import UsageError
 from skillwire.cli.screen import Screen, cut, show_json
-from skillwire.errors import ApprovalRequired, SourceError
+from skillwire.errors import ApprovalRequired, SourceError, UsageError
 from skillwire.text import redact_url
 
 if TYPE_CHECKING:

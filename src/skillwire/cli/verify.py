@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from skillwire.cli.output import error as print_error
 from skillwire.cli.output import info, is_terminal, printable, write
-from skillwire.cli.parser import UsageError
-from skillwire.errors import SkillwireError, SourceError
+from skillwire.errors import SkillwireError, SourceError, UsageError
 from skillwire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from skillwire.conformance.rules import check_names
 from skillwire.conformance.session import REVISIONS, NotSupported, Revision, Session
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.profiles import profile_named
+from skillwire.skill.lint import profile_named
 from skillwire.text import redact, redact_url, secrets_in_arguments, secrets_in_urls, shown
 from skillwire.wire import METHOD_LIST
 

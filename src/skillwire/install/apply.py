@@ -33,7 +33,7 @@ from skillwire.install.disk import look_at, read_file
 from skillwire.install.lock import LockedSkill
 from skillwire.install.plan import DiskState, Link, Missing, Plan, Step, StepKind, Tree
 from skillwire.skill import digest_of, name_issues
-from skillwire.skill.uris import clashes, windows_problem
+from skillwire.skill.files import clashes, windows_problem
 from skillwire.text import shown
 
 _CURRENT_DIRECTORY: Final = -100

@@ -29,7 +29,7 @@ from skillwire.skill import (
     shown_uri,
     split_uri,
 )
-from skillwire.skill.uris import check_portable
+from skillwire.skill.files import check_portable
 from skillwire.text import shown
 from skillwire.trust import (
     AdmissionRequest,

@@ -57,8 +57,7 @@ from skillwire.skill import (
 from skillwire.sources import DirectoryChild, Validator
 from skillwire.text import shown
 from skillwire.wire import INDEX_URI, INVALID_PARAMS, entry_to_wire, is_legacy_resource
-from skillwire.wire.index import write_index
-from skillwire.wire.legacy_resources import MANIFEST, PROMPT_XML_URI, write_manifest, write_prompt_xml
+from skillwire.wire.legacy import MANIFEST, PROMPT_XML_URI, write_index, write_manifest, write_prompt_xml
 
 if TYPE_CHECKING:
     from skillwire.server.search import LibrarySearch

@@ -16,9 +16,8 @@ from typing import Final
 from skillwire.documents import JsonObject, JsonValue
 from skillwire.errors import Issue, Severity
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill.entries import Dialect, DraftDetails
-from skillwire.skill.frontmatter import SkillDocument, parse_skill_md
-from skillwire.skill.uris import SKILL_FILE, name_issues
+from skillwire.skill.entries import SKILL_FILE, Dialect, DraftDetails, name_issues
+from skillwire.skill.files import SkillDocument, parse_skill_md
 from skillwire.text import shown
 
 KNOWN_FIELDS: Final = frozenset(

@@ -19,9 +19,9 @@ import unicodedata
 from dataclasses import dataclass
 
 from skillwire.errors import FormatError
+from skillwire.skill.entries import MAX_NAME_LENGTH, SKILL_FILE, name_issues
 from skillwire.skill.fields import MAX_DESCRIPTION_LENGTH
-from skillwire.skill.frontmatter import parse_skill_md, quote_fields, split_skill_md
-from skillwire.skill.uris import MAX_NAME_LENGTH, SKILL_FILE, name_issues
+from skillwire.skill.files import parse_skill_md, quote_fields, split_skill_md
 
 _NAME_LINE = re.compile(r"^name[ ]*:.*$", re.MULTILINE)
 _BEFORE = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*\n)*(?=---[ \t]*\n)")

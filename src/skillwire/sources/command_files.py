@@ -32,7 +32,7 @@ from skillwire.skill import (
 )
 from skillwire.sources.base import Change, Problem, Read, Source, changes_between
 from skillwire.sources.directory.files import hash_file
-from skillwire.wire.index import reason
+from skillwire.wire.legacy import reason
 
 _SUFFIX: Final = ".md"
 _DEEPEST: Final = 8

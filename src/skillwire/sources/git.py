@@ -24,7 +24,7 @@ from skillwire.errors import LimitExceeded, SourceError
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
 from skillwire.net import ArchiveFile
 from skillwire.skill import SKILL_FILE, belongs_to_skill, check_files, safe_path
-from skillwire.skill.uris import folders_of
+from skillwire.skill.entries import folders_of
 from skillwire.sources.reference import GIT_SCHEMES, SourceReference, is_commit
 from skillwire.text import redact_url, shown
 

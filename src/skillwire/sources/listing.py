@@ -43,11 +43,13 @@ from skillwire.wire import (
     PageLimits,
     Stop,
 )
-from skillwire.wire.index import left_out, parse_index, reason
-from skillwire.wire.legacy_resources import (
+from skillwire.wire.legacy import (
     bare_resources,
     bare_skills,
     bind_to_manifest,
+    left_out,
+    parse_index,
+    reason,
     resource_page,
     scanned_entry,
     with_manifests,

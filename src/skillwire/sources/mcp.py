@@ -65,7 +65,7 @@ from skillwire.wire import (
     PageLimits,
     SkillTemplate,
 )
-from skillwire.wire.index import completed_values, left_out, reason
+from skillwire.wire.legacy import completed_values, left_out, reason
 from skillwire.wire.v1 import WireChild, content_count, directory_page, file_bytes, single_entry
 
 _SIDE_BY_SIDE: Final = 8

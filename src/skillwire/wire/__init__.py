@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
-    from skillwire.wire.index import INDEX_URI as INDEX_URI
-    from skillwire.wire.index import LegacyListing as LegacyListing
-    from skillwire.wire.index import ListedResource as ListedResource
-    from skillwire.wire.index import SkillTemplate as SkillTemplate
-    from skillwire.wire.index import is_legacy_resource as is_legacy_resource
+    from skillwire.wire.legacy import INDEX_URI as INDEX_URI
+    from skillwire.wire.legacy import LegacyListing as LegacyListing
+    from skillwire.wire.legacy import ListedResource as ListedResource
+    from skillwire.wire.legacy import SkillTemplate as SkillTemplate
+    from skillwire.wire.legacy import is_legacy_resource as is_legacy_resource
     from skillwire.wire.v1 import APPROVAL_META as APPROVAL_META
     from skillwire.wire.v1 import DIRECTORY_READ_SETTING as DIRECTORY_READ_SETTING
     from skillwire.wire.v1 import EXTENSION_ID as EXTENSION_ID
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
-        "index": "INDEX_URI LegacyListing ListedResource SkillTemplate is_legacy_resource",
+        "legacy": "INDEX_URI LegacyListing ListedResource SkillTemplate is_legacy_resource",
         "v1": (
             "APPROVAL_META DIRECTORY_READ_SETTING EXTENSION_ID INVALID_PARAMS METHOD_GET METHOD_LIST "
             "METHOD_READ_DIRECTORY QUERY_ID Declaration PageLimits Stop declaration_in entry_as_stored "

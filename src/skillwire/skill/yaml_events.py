@@ -28,8 +28,7 @@ from yaml.events import (
 from skillwire.documents import JsonObject, JsonValue
 from skillwire.errors import FormatError, Issue, SourceError
 from skillwire.limits import Limits
-from skillwire.skill.yaml.diagnose import explain
-from skillwire.skill.yaml.scalars import (
+from skillwire.skill.yaml_scalars import (
     CORE_TAG,
     Escapes,
     NotFiniteError,
@@ -37,6 +36,7 @@ from skillwire.skill.yaml.scalars import (
     breaks_in_doubt,
     ends_in_doubt,
     escapes_for,
+    explain,
     overlong_name,
     plain_scalar,
     tagged_scalar,
