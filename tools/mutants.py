@@ -1225,8 +1225,13 @@ GROUPS = (
             ('        or path.count("/") >= limits.directory_depth\n', ""),
             ("        if path in files:\n", "        if False:\n"),
             ("            if parent in files:\n", "            if False:\n"),
-            ("    if problems := portability_problems(listed):\n", "    if problems := ():\n"),
         ),
+    ),
+    Group(
+        "portable",
+        "skill/files.py",
+        "tests/skill/test_paths.py",
+        (("    if problems := portability_problems(listed):\n", "    if problems := ():\n"),),
     ),
     Group(
         "git",
@@ -1565,7 +1570,7 @@ GROUPS = (
     ),
     Group(
         "person-asks",
-        "cli/screen.py",
+        "cli/ask.py",
         "tests/cli/test_person.py",
         (("running_agent(os.environ) or person_terminal() is None", "person_terminal() is None"),),
     ),
@@ -1600,7 +1605,7 @@ GROUPS = (
         "person-page",
         "cli/gateway.py",
         "tests/cli/test_person.py",
-        (('    require_person("opening the review page", page=False)\n', ""),),
+        (('approves.\n    require_person("opening the review page", page=False)\n', "approves.\n"),),
     ),
     Group(
         "person-gateway-page",

@@ -201,7 +201,7 @@ _NAMES: Final = Argument(
 _ONE: Final = Argument("name", "NAME", "The name of an installed skill.", completion="skill")
 
 
-_INSTALL: Final = (
+_INSTALLING: Final = (
     command(
         "add",
         "install:add",
@@ -307,4 +307,4 @@ _INSTALL: Final = (
     ),
 )
 
-COMMANDS: Final = (*_USE, *_INSTALL)
+COMMANDS: Final = (*_USE, *_INSTALLING)
