@@ -305,8 +305,9 @@ def test_an_option_means_the_same_in_every_command(command: Command) -> None:
     options = {one.name: one for one in command.all_options}
     without = {"serve", "gateway run", "ui", "new", "chat", "approvals export", "config completion"}
     assert ("--json" in options) == (command.name not in without)
-    if command.name in ("approve", "trust"):
-        assert "--yes" not in options
+    # Where a question is asked, except about the approval of a skill, of a script or of a project.
+    asking = {"serve", "add", "sync", "update", "gateway uninstall", "config paths"}
+    assert ("--yes" in options) == (command.name in asking)
     for name, kind in {"--on": "text", "--user": "flag", "--yes": "flag", "--json": "flag"}.items():
         assert name not in options or options[name].kind == kind
     assert (
