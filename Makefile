@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 # A newer Python than the one above, if there is one: it runs the tests that need no peer.
 OTHER_PYTHON ?= $(shell ls $(HOME)/.pyenv/versions/3.1[3-9]*/bin/python $(HOME)/.local/share/uv/python/*/bin/python3.1[3-9] \
 	2>/dev/null | sort -V | tail -1)
+OTHER_STAMP = $(if $(OTHER_PYTHON),.envs/other-python/installed)
 SHELL := /bin/bash
 # Compiled files are kept, also where the environment says not to: without them, the tests take half as long again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,6 +22,8 @@ PROGRESS = $(PYTHON) tools/install_progress.py
 MEMORY := $(shell test "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 6000000 2>/dev/null && \
 	! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && echo /dev/shm)
 PYTEST = $(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/python -m pytest $(if $(MEMORY),-o tmp_path_retention_policy=failed)
+# On two cores: some tests wait for a moment, for a process or for a deadline.
+WORKERS = 3
 FEW_FAILED = $(BIN)/python tools/failed.py 5
 QUICK = not process and not slow and not interop and not soak
 ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard tests/environments/*.txt)) \
@@ -29,15 +32,16 @@ ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard 
 demo: $(DEMO_STAMP)
 	@$(BIN)/python examples/demo.py
 
-# What CI runs. Environments first: tests that need one find it ready. Setting them up waits for downloads, so the checks
-# run meanwhile.
+# What CI runs. Environments first: tests that need one find it ready. Setting them up waits for downloads, as the package
+# does, so the checks run meanwhile. The last two do not wait for each other either.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --output-sync=target -j 3 check environments
-	@$(MAKE) --no-print-directory unit coverage package other-python
+	@$(MAKE) --no-print-directory --output-sync=target -j 4 check environments package $(OTHER_STAMP)
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 coverage other-python
 
-# Under a minute: what to run while working. Three workers on two cores: some tests wait for a moment.
+# What to run while working.
 quick: $(STAMP)
-	QUICK=1 $(PYTEST) -q -n 3 --dist worksteal -p no:pytest_cov -p no:random_order -m "$(QUICK)" $(ARGS)
+	QUICK=1 $(PYTEST) -q -n $(WORKERS) --dist worksteal -p no:pytest_cov -p no:random_order -m "$(QUICK)" $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -48,7 +52,7 @@ check: $(STAMP)
 # that is a bug of the test, and the output names it, but it says nothing against the change.
 unit: $(STAMP)
 	@rm -rf .pytest_cache
-	$(PYTEST) -n 2 --dist worksteal || { test $$? = 1 && $(FEW_FAILED) .pytest_cache && $(PYTEST) --last-failed; }
+	$(PYTEST) -n $(WORKERS) --dist worksteal || { test $$? = 1 && $(FEW_FAILED) .pytest_cache && $(PYTEST) --last-failed; }
 
 # The packages without I/O must be covered by their own tests, every branch; the minimum is in the file.
 coverage: $(STAMP)
@@ -64,8 +68,9 @@ package: $(STAMP)
 	$(BIN)/python tools/check_package.py .envs/wheel dist
 
 OTHER_CACHE = .envs/other-python/pytest_cache
-OTHER_PYTEST = $(PYTEST:$(BIN)/%=.envs/other-python/bin/%) -q -o cache_dir=$(OTHER_CACHE) -m "$(QUICK)" $(shell cat tests/other-python.txt)
-other-python: $(if $(OTHER_PYTHON),.envs/other-python/installed)
+# Fewer examples of each property: all of them are tried above.
+OTHER_PYTEST = QUICK=1 $(PYTEST:$(BIN)/%=.envs/other-python/bin/%) -q -o cache_dir=$(OTHER_CACHE) -m "$(QUICK)" $(shell cat tests/other-python.txt)
+other-python: $(OTHER_STAMP)
 	@if [ -n "$(OTHER_PYTHON)" ]; then rm -rf $(OTHER_CACHE); $(OTHER_PYTEST) -n 2 --dist worksteal || \
 		{ test $$? = 1 && $(FEW_FAILED) $(OTHER_CACHE) && $(OTHER_PYTEST) --last-failed; }; \
 	else echo "No second Python (3.13 or later) here: its tests were not run." >&2; fi
