@@ -71,7 +71,7 @@ def skills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder.parent
 
 
-def test_publishing_parses_and_hashes_a_skill_three_times_each_for_a_reason(
+def test_publishing_parses_a_skill_once_on_each_side_and_hashes_it_where_its_bytes_are_read(
     skills: Path, tmp_path: Path
 ) -> None:
     store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
@@ -83,9 +83,10 @@ def test_publishing_parses_and_hashes_a_skill_three_times_each_for_a_reason(
         )
     store.close()
     assert result.error is None
-    # Parsed by the linter, by the scan of a server, which decides what is left out, and by the registry,
-    # which believes no publisher. Hashed by the scan, when it is sent, as it may have changed, and there.
-    assert counts == Counts(parses=3, hashes=3)
+    # Parsed by the publisher, for the linter and for the scan of a server, which decides what is left out;
+    # and by the registry, which believes no publisher. Hashed by the scan; when it is read again to be sent,
+    # as it may have changed since; and by the registry.
+    assert counts == Counts(parses=2, hashes=3)
 
 
 @pytest.mark.anyio
@@ -111,8 +112,8 @@ async def test_adding_a_skill_parses_it_once_and_a_sync_parses_nothing(skills: P
     with counting(SKILL_MD) as counts:
         report = await installer.add([str(skills)], decide)
     assert report.installed == ("pdf",)
-    # Hashed for the lock, before it is stored, before it is written, and as it is on disk.
-    assert counts == Counts(parses=1, hashes=4)
+    # Hashed for the lock, and handed on with its digest; before it is written, and as it is on disk.
+    assert counts == Counts(parses=1, hashes=3)
     with counting(SKILL_MD) as counts:
         assert (await installer.sync()).is_whole
     assert counts == Counts(parses=0, hashes=1)

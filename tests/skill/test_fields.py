@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from skillwire.errors import Severity
-from skillwire.skill import HostFields, field_issues, host_fields, parse_skill_md
+from skillwire.errors import FormatError, Severity
+from skillwire.skill import HostFields, field_issues, host_fields, parse_skill_md, read_fields
 from skillwire.skill.fields import local_fields
 
 GOOD: dict[str, Any] = {"name": "refunds", "description": "Refund an order. Use when a customer asks."}
@@ -219,3 +219,12 @@ def test_a_local_skill_gets_the_first_line_of_its_body_as_description() -> None:
 def test_a_local_skill_that_has_both_is_as_its_author_wrote_it() -> None:
     document = parse_skill_md(b"---\nname: deploy\ndescription: x\n---\n")
     assert local_fields(document, "other", file="SKILL.md") == (document.frontmatter, None, [])
+
+
+def test_what_was_parsed_is_not_parsed_again_unless_it_was_repaired_and_may_not_be() -> None:
+    text = b"---\nname: refunds\ndescription: Pays: it back\n---\n"
+    document = parse_skill_md(text)
+    assert read_fields(b"", directory="refunds", document=document) == read_fields(text, directory="refunds")
+    for known in (document, None):
+        with pytest.raises(FormatError):
+            read_fields(text, directory="refunds", strict=True, document=known)

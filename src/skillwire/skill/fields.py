@@ -178,14 +178,17 @@ def read_fields(
     strict: bool = False,
     local: bool = False,
     limits: Limits = DEFAULT_LIMITS,
+    document: SkillDocument | None = None,
 ) -> tuple[JsonObject, DraftDetails | None, list[Issue]]:
     """The frontmatter of a `SKILL.md`, how it was completed, and every issue of it; or a `FormatError`.
 
     The one place that decides which skills are accepted: `serve`, `publish` and `add` refuse what has an
     issue of severity `ERROR` here, and `lint` reports the same. With `local`, the rules are those of a user's
-    own folders.
+    own folders. `document` is the file as `parse_skill_md` returned it with the same limits, if the caller
+    has it; what was repaired in it is not `strict`.
     """
-    document = parse_skill_md(skill_md, file=SKILL_FILE, strict=strict, limits=limits)
+    if document is None or (strict and document.repairs):
+        document = parse_skill_md(skill_md, file=SKILL_FILE, strict=strict, limits=limits)
     fields, draft = document.frontmatter, None
     issues = [*document.repairs]
     if local:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from skillwire.skill import (
     SKILL_FILE,
     Digest,
     Profile,
+    SkillDocument,
     SkillEntry,
     digest_of,
     lint_skill,
@@ -27,7 +29,7 @@ from skillwire.skill.fix import Fixed, fix_skill_md, unified_diff
 from skillwire.skill.lint import estimate_tokens, find_references, ignored_rules, resolve
 from skillwire.skill.lint_report import Linted
 from skillwire.sources.base import Problem
-from skillwire.sources.directory.builder import Rules
+from skillwire.sources.directory.builder import Known, Rules
 from skillwire.sources.directory.files import Root, find_reach, parse_root
 from skillwire.sources.directory.scan import scan
 from skillwire.sources.directory.walk import MeasuredSkill, Walk
@@ -421,11 +423,14 @@ def _lint_root(
 ) -> Iterator[tuple[_Place, Linted, Mapping[str, int], SkillFolder | None]]:
     walk, skills = _skills(root, given)
     directories = {Path(skill.directory) for skill, _ in skills}
-    snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=Rules())
+    # The scan reads the bytes again, which may have changed. What did not is not parsed again.
+    documents = {data: document for skill, _ in skills for data, document in _parsed(skill.skill_md)}
+    known = Known(documents=documents)
+    snapshot = scan([root], limits=DEFAULT_LIMITS, reach=find_reach([root]), rules=Rules(), known=known)
     served = {skill.directory: skill.entry for skill in snapshot.skills.values()}
     left_out = _left_out(snapshot.problems, served)
     for skill, directory in skills:
-        linted = _lint(skill, directory, directories)
+        linted = _lint(skill, directory, directories, documents.get(skill.skill_md or b""))
         refused = left_out.get(skill.directory, ())
         if refused and not any(issue.severity is Severity.ERROR for issue in linted.issues):
             # What a server leaves out is an error, in the server's words, whatever a comment turns off.
@@ -454,28 +459,27 @@ def _left_out(problems: Iterable[Problem], served: Container[str]) -> dict[str, 
     return found
 
 
-def _lint(skill: MeasuredSkill, directory: Path, directories: set[Path]) -> Linted:
+def _parsed(skill_md: bytes | None) -> Iterator[tuple[bytes, SkillDocument]]:
+    with suppress(FormatError):  # The linter says why, and reads what it can.
+        if skill_md is not None:
+            yield skill_md, parse_skill_md(skill_md)
+
+
+def _lint(
+    skill: MeasuredSkill, directory: Path, directories: set[Path], document: SkillDocument | None
+) -> Linted:
     found = [*skill.issues]
     if SIGNATURE_FILE in skill.files:
         found += signature_issues(Path(skill.directory))
     ignored = ignored_rules(skill.skill_md or b"")
     found += [issue for issue in _text_issues(skill, directories) if issue.rule not in ignored]
-    issues = [replace(issue, file=str(directory / issue.file)) for issue in found]
+    if skill.skill_md is not None:
+        name = Path(skill.directory).name
+        found += lint_skill(skill.skill_md, directory=name, files=skill.files, document=document)
+    issues = tuple(replace(issue, file=str(directory / issue.file)) for issue in found)
     if skill.skill_md is None:
-        return Linted(str(directory), tuple(issues))
-    file = str(directory / SKILL_FILE)
-    try:
-        document = parse_skill_md(skill.skill_md, file=file)
-    except FormatError:
-        document = None  # The linter says why, and reads what it can.
-    issues += lint_skill(
-        skill.skill_md,
-        directory=Path(skill.directory).name,
-        files=skill.files,
-        file=file,
-        document=document,
-    )
-    return Linted(str(directory), tuple(issues), estimate_tokens(skill.skill_md, document))
+        return Linted(str(directory), issues)
+    return Linted(str(directory), issues, estimate_tokens(skill.skill_md, document))
 
 
 def _text_issues(skill: MeasuredSkill, directories: set[Path]) -> Iterator[Issue]:

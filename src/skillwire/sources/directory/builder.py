@@ -17,6 +17,7 @@ from skillwire.limits import MIB, Limits
 from skillwire.skill import (
     SKILL_FILE,
     DraftDetails,
+    SkillDocument,
     SkillEntry,
     SkillResource,
     SkillUri,
@@ -190,6 +191,8 @@ class Known:
     skills: KnownSkills = field(default_factory=dict[SkillUri, ScannedSkill])
     files: Mapping[SkillUri, FileRecord] = field(default_factory=dict[SkillUri, FileRecord])
     distrusted: str = ""
+    documents: Mapping[bytes, SkillDocument] = field(default_factory=dict[bytes, SkillDocument])
+    """What was parsed already, by the bytes of the `SKILL.md`."""
 
     def record(self, file: FoundFile, skill: ScannedSkill | None) -> FileRecord | None:
         """The record of an unchanged file; `skill` is the known state of its skill."""
@@ -327,7 +330,11 @@ class SkillFinisher:
         name = builder.directory.rpartition(os.sep)[2]
         try:
             frontmatter, draft, issues = read_fields(
-                skill_md, directory=name, strict=self._rules.strict, local=self._rules.local
+                skill_md,
+                directory=name,
+                strict=self._rules.strict,
+                local=self._rules.local,
+                document=self._known.documents.get(skill_md) if self._known.documents else None,
             )
         except FormatError as error:
             builder.issues.extend(error.issues)
