@@ -101,7 +101,7 @@ class Person:
 def person(*answers: str) -> Generator[None]:
     """For as long as this lasts, a person is there to be asked."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skillwire.cli.ask.person_terminal", lambda: Person(*answers))
+        patch.setattr("skillwire.cli.host_options.person_terminal", lambda: Person(*answers))
         yield
 
 

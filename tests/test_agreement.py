@@ -16,7 +16,7 @@ from skillwire.install import Pin
 from skillwire.install.candidates import make_candidate, with_interpreters
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import read_skill
-from skillwire.skill.fix import valid_name
+from skillwire.skill.fields import valid_name
 from skillwire.sources.directory.authoring import find_fixes, lint_paths
 from skillwire.sources.directory.builder import Rules
 from skillwire.sources.directory.files import find_reach, parse_root

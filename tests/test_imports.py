@@ -125,7 +125,7 @@ INIT = "skillwire.skill.__init__"
     [
         pytest.param(package(cli__serve="from skillwire.server.app import run", server__app=""), id="down"),
         pytest.param(
-            package(cli__serve="import skillwire.skill.entries", skill__uris=""), id="down several layers"
+            package(cli__serve="import skillwire.skill.paths", skill__paths=""), id="down several layers"
         ),
         pytest.param(package(skill__names="from skillwire.errors import E", errors=""), id="a leaf"),
         pytest.param(package(errors="from skillwire.limits import L", limits=""), id="a leaf from a leaf"),
@@ -145,8 +145,8 @@ def test_an_import_that_points_down_is_allowed(modules: dict[str, str]) -> None:
     ("modules", "fault"),
     [
         pytest.param(
-            package(skill__uris="from skillwire.wire.v1 import w", wire__v1=""),
-            "skillwire.skill.entries:1 imports skillwire.wire.v1, which is not below it",
+            package(skill__paths="from skillwire.wire.v1 import w", wire__v1=""),
+            "skillwire.skill.paths:1 imports skillwire.wire.v1, which is not below it",
             id="up",
         ),
         pytest.param(

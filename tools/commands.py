@@ -7,7 +7,7 @@ from typing import Final
 
 from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Command, Option
 from skillwire.cli.commands import SECTIONS, commands_of, group_of
-from skillwire.cli.help import explained, spelled
+from skillwire.cli.line import explained, spelled
 
 EXIT_CODES: Final = {
     0: "Success. For `lint`: no errors. For `verify`: the server conforms. For `list` without "

@@ -1019,7 +1019,7 @@ GROUPS = (
     ),
     Group(
         "disk",
-        "install/disk.py",
+        "install/state.py",
         "tests/install/test_installer.py tests/install/test_apply.py",
         (
             ('    | getattr(os, "O_NOFOLLOW", 0)\n', ""),
@@ -1092,7 +1092,7 @@ GROUPS = (
     ),
     Group(
         "version-store",
-        "install/disk.py",
+        "install/state.py",
         "tests/install/test_installer.py tests/install/test_apply.py",
         (
             ("        if len(data) != file.size or digest_of(data) != file.digest:\n", "        if False:\n"),
@@ -1569,7 +1569,7 @@ GROUPS = (
     ),
     Group(
         "person-asks",
-        "cli/ask.py",
+        "cli/host_options.py",
         "tests/cli/test_person.py",
         (("running_agent(os.environ) or person_terminal() is None", "person_terminal() is None"),),
     ),

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from properties import examples
 from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Argument, Command, Option, read_words
 from skillwire.cli.commands import all_commands, meant, names, other_words
-from skillwire.cli.help import help_text
 from skillwire.cli.host_options import HostOptions
-from skillwire.cli.line import parse_line
+from skillwire.cli.line import help_text, parse_line
 from skillwire.cli.serve import ServeOptions
 from skillwire.errors import UsageError
 from skillwire.limits import DEFAULT_LIMITS

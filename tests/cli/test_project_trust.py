@@ -288,7 +288,7 @@ def test_what_is_trusted_is_what_was_shown_and_nothing_later(run: Run) -> None:
             return "y"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skillwire.cli.ask.person_terminal", Late)
+        patch.setattr("skillwire.cli.host_options.person_terminal", Late)
         assert run("trust").code == 0
     assert states(run) == {"notes": "approved", "late": "not approved"}
     assert run("servers", "list", "--json").document["servers"][0]["trusted"] is False

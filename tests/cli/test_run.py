@@ -309,7 +309,7 @@ def test_packages_are_a_step_of_their_own(
     assert as_person(run, "run", "pdf/scripts/packed.py", "--explain").code == 0
     with pytest.MonkeyPatch.context() as patch:
         one = Person("y", "n")  # Yes to the script, no to its packages.
-        patch.setattr("skillwire.cli.ask.person_terminal", lambda: one)
+        patch.setattr("skillwire.cli.host_options.person_terminal", lambda: one)
         refused = run("run", "pdf/scripts/packed.py")
     assert refused.code == 7
     assert "installs tinypkg>=1" in " ".join(refused.err.split())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from command_line import Run
-from skillwire.cli.screen import Screen, wrap
+from skillwire.cli.output import Screen, wrap
 
 
 @pytest.mark.parametrize(

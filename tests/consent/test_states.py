@@ -20,7 +20,7 @@ from skillwire.adapters.calls import CallQuestion, ask_or_call
 from skillwire.chat import ChatSession, SessionCommands
 from skillwire.chat.demo import demo_model
 from skillwire.cli.approvals import _selected
-from skillwire.cli.screen import Screen
+from skillwire.cli.output import Screen
 from skillwire.cli.skill_view import SkillRow, show_list, show_skill, skill_json
 from skillwire.errors import SkillNotFound
 from skillwire.host import LocalDirectory, ServerConfig, SkillHost

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from publishers import new_key
 from skillwire.errors import FormatError
-from skillwire.host.config.policy import parse_policy
+from skillwire.host.config.file import parse_policy
 from skillwire.trust import FindingLevel
 from skillwire.trust.policy import LayerKind, Permission
 

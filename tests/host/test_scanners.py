@@ -31,7 +31,7 @@ from simulator import Simulator, agree, opened
 from skillwire.consent import ApprovalRequest
 from skillwire.errors import PolicyRefused
 from skillwire.host import scanners
-from skillwire.host.config.policy import parse_policy
+from skillwire.host.config.file import parse_policy
 from skillwire.host.policies import policy_log
 from skillwire.host.scanners import known_scans, run_scanner, scan_skill
 from skillwire.sandbox import bubblewrap as sandbox

@@ -25,8 +25,8 @@ from skillwire.install import (
 )
 from skillwire.install.apply import apply
 from skillwire.install.candidates import read_archive_file, read_folder
-from skillwire.install.disk import lock_folder, look_at_all, read_file
 from skillwire.install.plan import plan
+from skillwire.install.state import lock_folder, look_at_all, read_file
 from skillwire.limits import Limits
 from skillwire.skill import digest_of
 

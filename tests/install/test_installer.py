@@ -15,7 +15,7 @@ from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
 from skillwire.install import FetchResult, LockedSkill, Proposal, SkillFetcher, StepKind
 from skillwire.install.apply import STAGING, apply, recover
-from skillwire.install.disk import lock_folder
+from skillwire.install.state import lock_folder
 from skillwire.install.workspace import export_skills
 from skillwire.skill.files import portability_problems
 from skillwire.trust import NO_GRANTS, Grants

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from properties import examples
 from skillwire.errors import FormatError, Severity
 from skillwire.skill import lint_skill, parse_skill_md
+from skillwire.skill.fields import fix_skill_md, unified_diff
 from skillwire.skill.files import new_skill_md
-from skillwire.skill.fix import fix_skill_md, unified_diff
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.style_table import style_table
 
 import skillwire
 from simulator import make_host
 from skillwire.errors import SourceError
 from skillwire.host import SPEC_TOOLS, Style
 from skillwire.host.styles import all_styles, find_style
-from skillwire.host.styles.table import style_table
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from style_gallery import every_style
 

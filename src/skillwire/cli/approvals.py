@@ -33,8 +33,8 @@ def approve(
     as_json: bool,
 ) -> None:
     """Approve skills with exactly the files that a person was shown on their terminal (SEC-6)."""
-    from skillwire.cli.ask import ask_person, ask_set, person_screen, person_terminal
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.host_options import ask_person, ask_set, person_screen, person_terminal
+    from skillwire.cli.output import show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
     from skillwire.consent import NO_TERMINAL, ApprovalRequest, exported, require_person
     from skillwire.trust import Grants
@@ -110,8 +110,7 @@ async def _changed(host: SkillHost, request: ApprovalRequest) -> ApprovalRequest
 
 
 def _show_approved(skill: HostSkill, approval: Approval, *, caller: str | None, allow_tools: bool) -> None:
-    from skillwire.cli.output import counted, printable
-    from skillwire.cli.screen import Screen, origin_words
+    from skillwire.cli.output import Screen, counted, origin_words, printable
     from skillwire.trust import requested_tools
 
     screen = Screen()
@@ -135,7 +134,7 @@ def decline(
     as_json: bool,
 ) -> None:
     """Decline skills with exactly the files that they have now."""
-    from skillwire.cli.screen import Screen, origin_words, show_json
+    from skillwire.cli.output import Screen, origin_words, show_json
     from skillwire.cli.skill_view import SkillRow, skill_json
 
     _check_names("approvals decline", names, everything, on)
@@ -264,8 +263,7 @@ def revoke(
     """Revoke approvals, or take declines back. No server is contacted."""
     import asyncio
 
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.errors import SkillNotFound
 
     _check_names("revoke", names, everything, on)
@@ -296,7 +294,7 @@ def revoke(
 
 def _copies(records: Iterable[Record]) -> Iterable[tuple[str, list[str]]]:
     """Each skill once, with every place that it comes from: copies of the same files are one skill."""
-    from skillwire.cli.screen import origin_words
+    from skillwire.cli.output import origin_words
 
     skills: dict[object, tuple[str, list[str]]] = {}
     for record in records:
@@ -366,8 +364,7 @@ def _declined_as(store: ConsentStore, name: str, on: str | None, caller: str) ->
 
 def list_approvals(*, on: str | None, as_json: bool) -> None:
     """List the approvals: from which server, by whom, when and how."""
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.consent import exported
 
     documents = [exported(record) for record in _store().approved(caller=None)]
@@ -398,7 +395,7 @@ def list_approvals(*, on: str | None, as_json: bool) -> None:
 
 def export_approvals(*, sign: Path | None, password_env: str | None) -> None:
     """Every approval as one JSON document, for `approvals import` elsewhere; with a key, signed."""
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json
     from skillwire.consent import DIRECTORY, exported
     from skillwire.host import load_config
 
@@ -451,7 +448,7 @@ def request_approval(
     import getpass
     from datetime import UTC, datetime
 
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.skill import DYNAMIC
     from skillwire.trust import requested_tools, shown_digest
 
@@ -486,9 +483,8 @@ def import_approvals(*, file: str, as_json: bool) -> None:
     """Import exported approvals: a person agrees on their terminal, or a configured key signed them."""
     import asyncio
 
-    from skillwire.cli.ask import answer, person_screen, person_terminal
-    from skillwire.cli.output import counted, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.host_options import answer, person_screen, person_terminal
+    from skillwire.cli.output import Screen, counted, printable, show_json
     from skillwire.consent import NO_TERMINAL, imported, require_person
 
     require_person("importing approvals")

@@ -175,7 +175,7 @@ def _sign(
     directory: Path, key: Path | None, cert: Path | None, password_env: str | None, *, as_json: bool
 ) -> None:
     """Sign a skill, without a key with Sigstore, and write its signature into its directory."""
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.sources.directory import authoring
 
     folder = authoring.read_folder(directory)
@@ -195,7 +195,7 @@ def _sign(
 
 def _create_key(file: Path, password_env: str | None, *, as_json: bool) -> None:
     """Create an elliptic curve key (P-256); a file that exists is never replaced."""
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.sources.directory.authoring import new_key_pair
 
     public = new_key_pair(file, password(password_env))
@@ -238,7 +238,7 @@ def _check_signature(
 
 
 def _report(name: str, verdict: SignatureVerdict, as_json: bool) -> int:
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
 
     if as_json:
         show_json({"skill": name, "signature": verdict.as_json()})

@@ -63,9 +63,8 @@ def run(
     """Run a script of an approved skill, and return its exit code."""
     from dataclasses import replace
 
-    from skillwire.cli.ask import terminal_callback
-    from skillwire.cli.output import error, info, verbosity, write_bytes
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.host_options import terminal_callback
+    from skillwire.cli.output import Screen, error, info, show_json, verbosity, write_bytes
     from skillwire.consent import require_person
     from skillwire.host import ScriptRunner
     from skillwire.host.scripts import describe, result_json
@@ -186,9 +185,8 @@ def _name(target: str) -> str:
 
 async def ask_script(request: ScriptRequest) -> bool:
     """Show what a script asks for on the terminal, and read the answer there. Anything but yes is a no."""
-    from skillwire.cli.ask import answer, person_screen
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import origin_words
+    from skillwire.cli.host_options import answer, person_screen
+    from skillwire.cli.output import origin_words, printable
 
     screen = person_screen()
     what = f"{printable(request.script)} of {request.skill.handle}"
@@ -217,7 +215,7 @@ async def _run_bare(host: SkillHost, plan: SandboxPlan, files: Sequence[Verified
     """Run a script as a process of the user, which a person agreed to on their terminal just now."""
     import anyio.to_thread
 
-    from skillwire.cli.ask import answer, person_screen, person_terminal
+    from skillwire.cli.host_options import answer, person_screen, person_terminal
     from skillwire.consent import NO_TERMINAL
     from skillwire.sandbox.bubblewrap import unsafe_run_bare
 
@@ -373,7 +371,7 @@ class _Run:
         """Talk until the user ends it."""
         from skillwire.chat import ChatTerminal
         from skillwire.chat.session import NobodyThere
-        from skillwire.cli.ask import answer, ask_person, person_screen, terminal_callback
+        from skillwire.cli.host_options import answer, ask_person, person_screen, terminal_callback
         from skillwire.host import state_paths
 
         chat_model = self._chat_model()

@@ -27,8 +27,7 @@ def cache(*, clear: bool, on: str | None, as_json: bool) -> None:
 
 
 def _list_files(on: str | None, *, as_json: bool) -> None:
-    from skillwire.cli.output import counted, human_size, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, counted, human_size, printable, show_json
     from skillwire.files import folder_size
     from skillwire.host import SkillCache, state_paths
 
@@ -69,8 +68,7 @@ def _list_files(on: str | None, *, as_json: bool) -> None:
 def _clear(on: str | None, *, as_json: bool) -> None:
     import shutil
 
-    from skillwire.cli.output import counted
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, counted, show_json
     from skillwire.host import SkillCache, state_paths
     from skillwire.trust import Origin
 
@@ -115,8 +113,7 @@ def _packages() -> list[Path]:
 
 def paths(*, delete: bool, yes: bool, as_json: bool) -> None:
     """Show where configuration, approvals and caches are stored, or delete all but the configuration."""
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.host import project_file, state_paths
     from skillwire.host.policies import policy_log
     from skillwire.install import StateFiles
@@ -165,9 +162,8 @@ def _delete(found: list[Path], yes: bool, as_json: bool) -> None:
     import asyncio
     import shutil
 
-    from skillwire.cli.ask import answer, person_screen
-    from skillwire.cli.output import counted, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.host_options import answer, person_screen
+    from skillwire.cli.output import Screen, counted, printable, show_json
     from skillwire.errors import UsageError
 
     if found and not yes:
@@ -193,8 +189,7 @@ def _delete(found: list[Path], yes: bool, as_json: bool) -> None:
 def agents(*, everyone: bool, user: bool, as_json: bool) -> None:
     """The agents that read skills from folders."""
     from skillwire.cli.install_setup import workspace
-    from skillwire.cli.output import counted
-    from skillwire.cli.screen import Screen, padded, show_json
+    from skillwire.cli.output import Screen, counted, padded, show_json
     from skillwire.clients import agents as known_agents
     from skillwire.clients import detect_agents, shares_canonical
 
@@ -319,8 +314,7 @@ def _write(file: Path, *, add: list[str] | None = None, remove: set[str] | None 
 
 
 def _show(what: str, skills: list[HostSkill], files: list[Path], *, as_json: bool) -> None:
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, origin_words, show_json
+    from skillwire.cli.output import Screen, origin_words, printable, show_json
 
     if as_json:
         show_json({what: [_kept_name(skill) for skill in skills], "files": [str(file) for file in files]})

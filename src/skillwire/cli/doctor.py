@@ -39,8 +39,7 @@ class DoctorCheck:
 
 def doctor(*, no_servers: bool, timeout: float, as_json: bool) -> int:
     """Check everything, print each finding with what to do, and fail if there is a problem."""
-    from skillwire.cli.output import counted, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, counted, printable, show_json
 
     findings = list(_all(connect=not no_servers, timeout=timeout))
     problems = sum(finding.level == "problem" for finding in findings)

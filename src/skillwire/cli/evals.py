@@ -38,7 +38,7 @@ def run(
     """Measure selection with the labels beside the skills and in other files."""
     import anyio
 
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json
     from skillwire.evals import collect_skills, evaluate, read_labels
 
     if save and baseline is None:
@@ -197,8 +197,8 @@ def run_scenarios(
 
     from skillwire.cli.chat import chosen_model, require_chat
     from skillwire.cli.host_options import check_style
+    from skillwire.cli.output import show_json
     from skillwire.cli.running import log_to_stderr
-    from skillwire.cli.screen import show_json
 
     require_chat("eval run")
     from skillwire.evals import as_junit, as_page, read_scenario, run_scenario

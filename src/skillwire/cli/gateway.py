@@ -312,7 +312,7 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
 
         found["approvals_file"] = SharedConsent(open_store(options.store))
     if options.locked is not None:
-        from skillwire.cli.serve_remote import locked_source
+        from skillwire.cli.install_setup import locked_source
         from skillwire.gateway import LockedSkills
 
         # What the lock has from servers comes from them; everything else from where it was installed.
@@ -444,7 +444,7 @@ def callers(
 def _list_callers(path: Path, *, as_json: bool) -> None:
     """Who may use a gateway, and what each may see."""
     from skillwire.access.callers import parse_callers, read_caller_file
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
 
     callers = sorted(parse_callers(read_caller_file(path), str(path)).values(), key=lambda one: one.name)
     if as_json:
@@ -478,7 +478,7 @@ def _list_callers(path: Path, *, as_json: bool) -> None:
 def _add_caller(path: Path, name: str, change: Callable[[str, str, str], str], *, as_json: bool) -> None:
     """Add a caller to a file, and print their token once."""
     from skillwire.access import new_token
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json
     from skillwire.host.config.text import write_config
 
     token = new_token()
@@ -493,7 +493,7 @@ def _add_caller(path: Path, name: str, change: Callable[[str, str, str], str], *
 def _remove_caller(path: Path, name: str, *, as_json: bool) -> None:
     """Revoke a caller."""
     from skillwire.access.callers import without_caller
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json
     from skillwire.host.config.text import write_config
 
     write_config(path, without_caller(_text(path), name))

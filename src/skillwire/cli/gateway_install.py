@@ -47,8 +47,7 @@ _REMOVALS: Final[dict[str, Callable[[str, str], tuple[str, str]]]] = {
 
 def install(*, client: str, url: str | None, token_env: str | None, dry_run: bool, as_json: bool) -> None:
     """Write one entry into the configuration of a client."""
-    from skillwire.cli.output import write
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json, write
 
     if token_env and not url:
         raise UsageError("--token-env needs --url: a gateway that the client starts has no token")
@@ -77,10 +76,9 @@ def install(*, client: str, url: str | None, token_env: str | None, dry_run: boo
 
 def uninstall(*, clients: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the entry that `install` wrote, from the clients that are named or from all that have it."""
-    from skillwire.cli.ask import person_screen
+    from skillwire.cli.host_options import person_screen
     from skillwire.cli.install_setup import ask_yes, can_ask, nobody_to_ask, run
-    from skillwire.cli.output import write
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json, write
     from skillwire.errors import ApprovalRequired
 
     named = tuple(dict.fromkeys(clients)) or tuple(writable_clients())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from skillwire.cli.ask import person_screen
+from skillwire.cli.host_options import person_screen
 from skillwire.cli.install_setup import (
     ask_about,
     ask_yes,
@@ -35,8 +35,7 @@ from skillwire.cli.install_view import (
     show_report,
     skill_json,
 )
-from skillwire.cli.output import counted, info, printable
-from skillwire.cli.screen import Screen, padded, scan_rows, show_json
+from skillwire.cli.output import Screen, counted, info, padded, printable, scan_rows, show_json
 from skillwire.errors import UsageError
 from skillwire.install import (
     Candidate,
@@ -227,7 +226,7 @@ def _show_edits(work: Workspace, names: Sequence[str], *, as_json: bool) -> None
     """Print the differences between the folders on disk and the pinned skills."""
     from skillwire.errors import OutOfSync
     from skillwire.install import Tree, tree_differences
-    from skillwire.install.disk import look_at, read_file
+    from skillwire.install.state import look_at, read_file
 
     lock = work.require_lock()
     rows: list[dict[str, object]] = []

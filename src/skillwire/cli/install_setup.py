@@ -1,7 +1,8 @@
-"""Shared by the installing commands: the workspace, the sources, the questions and the progress."""
+"""Sources, workspaces, questions and progress of the commands that install skills, and of `serve`."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from skillwire.cli.output import counted, info, is_terminal, printable
 from skillwire.errors import ApprovalRequired, FormatError, SkillwireError, SourceError, UsageError
 from skillwire.files import expand_user
+from skillwire.net import ArchiveFile
+from skillwire.sources import packages_with_skills
+from skillwire.sources.remote import RemoteSource, remote_reference
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
-    from skillwire.cli.screen import Screen
+    from skillwire.cli.output import Screen
     from skillwire.host import ServerConfig
     from skillwire.install import Candidate, FetchFailure, Installer, Powers, StepResult, Workspace
     from skillwire.sources import SourceReference
@@ -227,20 +231,20 @@ def installs_by_agent(*, grants: bool = False) -> bool:
 
 def can_ask() -> bool:
     """Whether there is a terminal to ask on."""
-    from skillwire.cli.ask import person_terminal
+    from skillwire.cli.host_options import person_terminal
 
     return person_terminal() is not None
 
 
 async def ask_yes(screen: Screen, question: str) -> bool:
-    from skillwire.cli.ask import answer
+    from skillwire.cli.host_options import answer
 
     return await answer(screen, question, "[y]es, or anything else for [N]o") in ("y", "yes")
 
 
 async def ask_about(screen: Screen, question: str, candidates: Sequence[Candidate]) -> bool:
     """Ask for all of them at once; their texts can be read first."""
-    from skillwire.cli.ask import answer
+    from skillwire.cli.host_options import answer
 
     while True:
         said = await answer(screen, question, "[y]es, show the [t]ext first, or anything else for [N]o")
@@ -339,3 +343,88 @@ class _Record:
 
 def _say_waiting() -> None:
     info("Another skillwire process is running here; waiting for it ...")
+
+
+def places(
+    paths: Sequence[str], locked: Path | None, *, installed: bool, interval: float
+) -> tuple[tuple[str, ...], list[RemoteSource]]:
+    """The directories among the paths, those of packages too, and sources for everything else."""
+    directories: list[str] = []
+    remotes: list[RemoteSource] = []
+    for path in paths:
+        try:
+            found = remote_reference(path)
+        except FormatError as error:
+            raise UsageError(str(error)) from None
+        if found is None:
+            directories.append(path)
+        else:
+            prefix, reference = found
+            remotes.append(RemoteSource.from_reference(reference, prefix=prefix, interval=interval))
+    if locked is not None:
+        remotes.append(locked_source(locked, interval=interval))
+    if installed:
+        packages = packages_with_skills()
+        if not packages:
+            info("No installed Python package has skills.")
+        directories += [str(package.folder) for package in packages]
+    return tuple(directories), remotes
+
+
+def locked_source(file: Path, *, interval: float, servers: bool = True) -> RemoteSource:
+    """A source of exactly what a lock pins; without `servers`, of what it does not have from MCP servers.
+
+    The lock is read again on every refresh.
+    """
+    project = file.resolve().parent
+
+    async def fetch() -> Iterable[ArchiveFile]:
+        from skillwire.clients import BaseDirectories, Scope
+        from skillwire.host import load_config
+        from skillwire.install import LockedSkill, SkillFetcher, StateFiles, Workspace
+        from skillwire.install.workspace import content_of
+
+        work = Workspace(Scope.PROJECT, BaseDirectories.here(project), StateFiles.of_user(), file)
+        skills = [one for one in work.require_lock().skills if servers or one.pin.kind != "mcp"]
+        files: dict[str, dict[str, bytes]] = {}
+        missing: list[LockedSkill] = []
+        for skill in skills:
+            try:
+                files[skill.name] = content_of(work, skill)
+            except SkillwireError:
+                missing.append(skill)
+        if missing:
+            upstream = SkillFetcher(project, servers=load_config(project).servers)
+
+            def collect(candidate: Candidate) -> None:
+                files[candidate.name] = dict(candidate.files)
+
+            failures = await upstream.fetch_pinned(missing, collect)
+            if failures:
+                names = ", ".join(failure.what for failure in failures)
+                first = failures[0].error
+                raise SourceError(f"{file}: {names} cannot be fetched as pinned ({first})")
+        return [
+            ArchiveFile(f"{skill.name}/{one.path}", files[skill.name][one.path], one.executable)
+            for skill in skills
+            for one in skill.files
+        ]
+
+    return RemoteSource(str(file), fetch, interval=interval, keep=False)
+
+
+def fetch_remotes(remotes: Sequence[RemoteSource], *, strict: bool) -> None:
+    """Fetch all places concurrently, and print what was found there and what was left out."""
+
+    async def fetch() -> None:
+        await asyncio.gather(*(remote.open() for remote in remotes))
+
+    asyncio.run(fetch())
+    problems = [problem for remote in remotes for problem in remote.problems()]
+    for remote in remotes:
+        info(f"{printable(remote.place)}: {counted(len(remote.snapshot.entries), 'skill')}")
+    for problem in problems[:20]:
+        info(f"  {printable(str(problem))}")
+    if strict and problems:
+        message = f"--strict: {counted(len(problems), 'problem')}, so nothing is served"
+        raise FormatError.of(rule="strict", message=message, fix="fix what is listed above")

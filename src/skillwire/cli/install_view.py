@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from skillwire.cli.output import counted, human_size, matching, printable
-from skillwire.cli.screen import Screen, cut, padded, scan_rows
+from skillwire.cli.output import Screen, counted, cut, human_size, matching, padded, printable, scan_rows
 from skillwire.cli.skill_view import show_diff
 from skillwire.clients import Scope
 from skillwire.errors import (
@@ -36,8 +35,7 @@ from skillwire.install import (
     Workspace,
     tree_differences,
 )
-from skillwire.install.disk import read_file
-from skillwire.install.state import InstallState, acceptance_key
+from skillwire.install.state import InstallState, acceptance_key, read_file
 from skillwire.skill.files import portability_problems
 from skillwire.text import decode_text, safe_line
 from skillwire.trust import (

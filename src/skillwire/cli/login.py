@@ -30,7 +30,7 @@ def login(
     """Sign in to a server with OAuth, in a browser here or on another machine."""
     import anyio
 
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.host.logins import KEYRING, system_keyring
     from skillwire.text import redact_url
 
@@ -87,7 +87,7 @@ def logout(*, name: str, as_json: bool) -> None:
     """Revoke and delete the tokens of a server."""
     import anyio
 
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.host.login_flow import revoke
 
     label, config = _server(name)

@@ -30,8 +30,7 @@ def show(*, name: str | None, on: str | None, options: HostOptions, as_json: boo
 
 
 def _show_layers(*, as_json: bool) -> None:
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.host.policies import MACHINE_FILE, current_policy, policy_log
 
     loaded = current_policy()
@@ -136,8 +135,7 @@ def _show_steps(
     scans: Sequence[Scan] = (),
     as_json: bool,
 ) -> None:
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, scan_rows, show_json
+    from skillwire.cli.output import Screen, printable, scan_rows, show_json
     from skillwire.trust.policy import judge_steps
 
     policy = loaded.policy
@@ -189,8 +187,7 @@ def check(
     *, files: tuple[Path, ...], junit: Path | None, sarif: Path | None, options: HostOptions, as_json: bool
 ) -> None:
     """Print what the policy refuses of lock files and configurations."""
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.files import write_atomic
     from skillwire.skill.lint_report import as_junit, as_sarif
 
@@ -266,8 +263,7 @@ def _issue(rule: str, file: Path, message: str) -> Any:
 
 def test(*, file: Path, options: HostOptions, as_json: bool) -> int:
     """Compare answers of the policy with what a file expects."""
-    from skillwire.cli.output import counted, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, counted, printable, show_json
     from skillwire.host.policies import current_policy
 
     loaded = current_policy()
@@ -338,9 +334,9 @@ def _bad(file: Path, number: int, message: str) -> FormatError:
 
 def sign_policy(file: Path, key: EllipticCurvePrivateKey, *, as_json: bool) -> None:
     """Sign a policy that is valid for an organization."""
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.files import read_regular, unreadable, write_atomic
-    from skillwire.host.config.policy import parse_policy
+    from skillwire.host.config.file import parse_policy
     from skillwire.host.policies import SIGNATURE_SUFFIX, SIGNED_POLICY
     from skillwire.limits import DEFAULT_LIMITS
     from skillwire.skill import digest_of

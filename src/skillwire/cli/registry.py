@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE, STORE_VARIABLE
-from skillwire.cli.output import counted, error, human_size, info, printable, write
-from skillwire.cli.screen import Screen, show_json
+from skillwire.cli.output import Screen, counted, error, human_size, info, printable, show_json, write
 from skillwire.errors import InstalledInPart, SourceError, UsageError
 from skillwire.version import pip_command
 

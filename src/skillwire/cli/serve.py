@@ -148,7 +148,7 @@ def serve(options: ServeOptions) -> None:
         _check_only(options.only, {entry.name for entry in source.snapshot.entries}, remotes)
     _summarize(source, strict=options.strict)
     if remotes:
-        from skillwire.cli.serve_remote import fetch_remotes
+        from skillwire.cli.install_setup import fetch_remotes
 
         fetch_remotes(remotes, strict=options.strict)
     server = SkillServer(
@@ -224,7 +224,7 @@ def _places(options: ServeOptions) -> tuple[tuple[str, ...], Sequence[RemoteSour
     is_remote = any("://" in path for path in options.paths)
     if not is_remote and options.locked is None and not options.installed:
         return options.paths, ()  # The common case: nothing more is imported.
-    from skillwire.cli.serve_remote import places
+    from skillwire.cli.install_setup import places
 
     return places(options.paths, options.locked, installed=options.installed, interval=options.refresh)
 

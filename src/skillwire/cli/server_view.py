@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 
 from skillwire.cli.host_options import HostOptions, file_above, with_host
-from skillwire.cli.output import counted, printable
-from skillwire.cli.screen import Screen, padded, show_json
+from skillwire.cli.output import Screen, counted, padded, printable, show_json
 from skillwire.cli.trust import HINT
 from skillwire.errors import SkillNotFound, SourceError
 
@@ -322,7 +321,7 @@ class _Page:
 
     def show(self, screen: Screen) -> None:
         """For a person."""
-        from skillwire.cli.screen import cut
+        from skillwire.cli.output import cut
         from skillwire.cli.skill_view import show_templates
         from skillwire.trust import shown_path
 

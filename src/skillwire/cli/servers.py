@@ -88,8 +88,7 @@ def add(
     as_json: bool,
 ) -> None:
     """Add a server to skillwire.toml and keep the rest of the file as it is; then connect to it once."""
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.consent import require_person
     from skillwire.host import ServerAddress
     from skillwire.host.config.file import read_config
@@ -185,8 +184,7 @@ def remove(*, name: str, user: bool, as_json: bool) -> None:
     """Remove a server from skillwire.toml. Its cached files and approvals are deleted, too."""
     import asyncio
 
-    from skillwire.cli.output import counted, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, counted, printable, show_json
     from skillwire.consent import ConsentStore
     from skillwire.host import SkillCache, project_file, state_paths
     from skillwire.host.config.file import read_config
@@ -237,8 +235,7 @@ def disable(*, name: str, project: bool, as_json: bool) -> None:
 
 
 def _switch(name: str, *, on: bool, project: bool, as_json: bool) -> None:
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.host import load_config, project_file
     from skillwire.host.config.file import read_config
     from skillwire.host.config.text import with_switch
@@ -281,8 +278,7 @@ def without_secrets(
     """
     import sys
 
-    from skillwire.cli.output import is_terminal, printable
-    from skillwire.cli.screen import Screen
+    from skillwire.cli.output import Screen, is_terminal, printable
     from skillwire.consent.ask import forget_typed_ahead
     from skillwire.host.config.text import with_variables
 

@@ -90,7 +90,7 @@ def prepare_share(
 
 
 def _ask(*, yes: bool) -> None:
-    from skillwire.cli.ask import person_screen
+    from skillwire.cli.host_options import person_screen
     from skillwire.cli.install_setup import ask_yes, can_ask, nobody_to_ask, run
     from skillwire.errors import ApprovalRequired
 

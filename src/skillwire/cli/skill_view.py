@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.cells import cell_len
 
 from skillwire.catalog import HostSkill
-from skillwire.cli.output import counted, human_size, printable
-from skillwire.cli.screen import Screen, columns_of, cut, origin_words, padded, scan_rows, show_json
+from skillwire.cli.output import (
+    Screen,
+    columns_of,
+    counted,
+    cut,
+    human_size,
+    origin_words,
+    padded,
+    printable,
+    scan_rows,
+    show_json,
+)
 from skillwire.consent import ApprovalStatus, State
 from skillwire.documents import JsonValue
 from skillwire.host import Event, EventKind, SkillReview

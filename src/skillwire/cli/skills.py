@@ -17,7 +17,7 @@ from skillwire.limits import DEFAULT_LIMITS
 if TYPE_CHECKING:
     from skillwire.catalog import HostSkill
     from skillwire.cli.install_view import Pinned
-    from skillwire.cli.screen import Screen
+    from skillwire.cli.output import Screen
     from skillwire.cli.skill_view import SkillRow
     from skillwire.host import LoadedSkill, SearchMatch, SkillHost
 
@@ -82,8 +82,7 @@ def list_skills(
         _print_catalog(options, budget, working, refresh=refresh, as_json=as_json)
         return 0
     from skillwire.catalog.table import copies_of
-    from skillwire.cli.output import info, is_terminal, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, info, is_terminal, printable, show_json
     from skillwire.cli.skill_view import (
         SkillRow,
         problem_events,
@@ -167,8 +166,7 @@ def show(
 ) -> None:
     """Show where a skill comes from, its files, and what changed since you approved it."""
     from skillwire.cli.install_view import Pinned
-    from skillwire.cli.output import printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, printable, show_json
     from skillwire.cli.skill_view import SkillRow, files_json, show_skill, skill_json
     from skillwire.consent import State
     from skillwire.errors import SkillNotFound
@@ -239,7 +237,7 @@ def show(
 
 
 def _show_pinned(pinned: Pinned, *, as_json: bool) -> None:
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
 
     if as_json:
         show_json({"installed": pinned.as_json()})
@@ -263,7 +261,7 @@ def template_values(texts: tuple[str, ...]) -> dict[str, str] | None:
 
 async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) -> None:
     """A file for the user to read, between two lines that its text cannot imitate."""
-    from skillwire.cli.screen import origin_words
+    from skillwire.cli.output import origin_words
     from skillwire.trust import shown_path
 
     file = await file_of(row.skill, path, host.admin.preview(row.skill.handle, path))
@@ -300,7 +298,7 @@ async def file_of(skill: HostSkill, path: str, reading: Awaitable[Result]) -> Re
 def _list_installed(*, user: bool, as_json: bool) -> None:
     from skillwire.cli.install_setup import workspace
     from skillwire.cli.install_view import show_pins, skill_json
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json
 
     skills = workspace(user=user, lock=True).require_lock().skills
     if as_json:
@@ -311,8 +309,7 @@ def _list_installed(*, user: bool, as_json: bool) -> None:
 
 def _show_usage(options: HostOptions, *, clear: bool, refresh: bool, as_json: bool) -> int:
     """Print what was counted, with the skills that were never used; or delete it."""
-    from skillwire.cli.output import info
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import info, show_json
     from skillwire.cli.skill_view import show_usage, usage_json
     from skillwire.host import UsageFile, state_paths
 
@@ -346,8 +343,7 @@ def _print_catalog(
     options: HostOptions, budget: int | None, working: tuple[str, ...], *, refresh: bool, as_json: bool
 ) -> None:
     """Print exactly what a model sees of your skills, and with --json the tools that it gets."""
-    from skillwire.cli.output import counted, info, write
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import counted, info, show_json, write
 
     async def action(host: SkillHost) -> None:
         text = host.catalog(budget=budget, working=working)
@@ -377,8 +373,7 @@ def search(
 ) -> None:
     """Find skills by words in their names, descriptions and cached text."""
     from skillwire.catalog import parse_query
-    from skillwire.cli.output import info, printable
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, info, printable, show_json
     from skillwire.cli.skill_view import SkillRow, problem_events, problems_json, skill_json
 
     query = " ".join(words)
@@ -421,7 +416,7 @@ def search(
 
 
 def _show(found: Sequence[SearchMatch]) -> None:
-    from skillwire.cli.screen import Screen, origin_words
+    from skillwire.cli.output import Screen, origin_words
 
     screen = Screen()
     if not found:
@@ -453,8 +448,7 @@ def load(
 
     On a terminal you are asked about a skill that you have not approved. Otherwise the command exits with 7.
     """
-    from skillwire.cli.output import is_terminal, write
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import is_terminal, show_json, write
 
     if raw and path is None:
         raise UsageError("--raw needs PATH: name a file of the skill")
@@ -504,7 +498,7 @@ def _write_bytes(data: bytes, digest: str, output: Path | None) -> None:
 def _with_person(
     options: HostOptions, action: Callable[[SkillHost], Awaitable[None]], name: str, on: str | None
 ) -> None:
-    from skillwire.cli.ask import terminal_callback
+    from skillwire.cli.host_options import terminal_callback
 
     with_host(options, action, ask=terminal_callback(), name=name, on=on)
 
@@ -513,7 +507,7 @@ async def _load(
     host: SkillHost, name: str, values: dict[str, str] | None, on: str | None, options: HostOptions
 ) -> LoadedSkill:
     """Load a skill; if the user cannot be asked, the error names the command to run."""
-    from skillwire.cli.ask import terminal_callback
+    from skillwire.cli.host_options import terminal_callback
     from skillwire.clients import running_agent
 
     try:

@@ -75,7 +75,7 @@ def sync(
 
     async def action() -> None:
         from skillwire.cli.install_view import conclude, report_json, show_report
-        from skillwire.cli.screen import Screen, show_json
+        from skillwire.cli.output import Screen, show_json
 
         if unaccepted:
             # Whoever accepts the lock of somebody else approves what is in it.
@@ -95,7 +95,7 @@ def sync(
 def _export(work: Workspace, place: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Write a verified copy of what is pinned."""
     from skillwire.cli.install_view import skill_json
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.install.workspace import export_skills
 
     skills = export_skills(work, place, names or None)
@@ -112,7 +112,7 @@ def _say_current(made: Plan, *, as_json: bool) -> None:
         write(matching(len(names)))
         return
     from skillwire.cli.install_view import report_json
-    from skillwire.cli.screen import show_json
+    from skillwire.cli.output import show_json
     from skillwire.install import InstallReport
 
     show_json(report_json(InstallReport(current=tuple(names))))
@@ -131,7 +131,7 @@ def _refused_by_policy(
 
 def _check(work: Workspace, made: Plan, refused: Sequence[FetchFailure], *, as_json: bool) -> None:
     from skillwire.cli.install_view import failure_json, plan_json, show_failures, show_step
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.install import StepKind
 
     different = [step for step in made.steps if step.act is not StepKind.CURRENT]
@@ -160,9 +160,9 @@ def _check(work: Workspace, made: Plan, refused: Sequence[FetchFailure], *, as_j
 
 async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: bool) -> None:
     """Ask once for exactly this set: somebody else may have written the lock file."""
-    from skillwire.cli.ask import person_screen
+    from skillwire.cli.host_options import person_screen
     from skillwire.cli.install_view import UNMARKED, show_locked, skill_json
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.errors import RefusedByPolicy
 
     screen = Screen(errors=True) if yes else person_screen()
@@ -184,9 +184,9 @@ async def _ask_for_set(skills: Sequence[LockedSkill], *, yes: bool, as_json: boo
 
 
 async def _adopt(tool: Installer, made: Plan, *, yes: bool, as_json: bool) -> None:
-    from skillwire.cli.ask import person_screen
+    from skillwire.cli.host_options import person_screen
     from skillwire.cli.install_view import conclude, report_json, show_candidate, show_report, skill_json
-    from skillwire.cli.screen import Screen, show_json
+    from skillwire.cli.output import Screen, show_json
     from skillwire.errors import RefusedByPolicy
     from skillwire.trust import ALL_GRANTS
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from skillwire.cli.output import counted, printable
-from skillwire.cli.screen import Screen, cut, show_json
+from skillwire.cli.output import Screen, counted, cut, printable, show_json
 from skillwire.errors import ApprovalRequired, SourceError, UsageError
 from skillwire.text import redact_url
 
@@ -54,7 +53,7 @@ def trust(*, directory: Path | None, revoke: bool, listing: bool, as_json: bool)
 
 
 async def _decide(root: Path, *, as_json: bool) -> None:
-    from skillwire.cli.ask import person_screen, person_terminal
+    from skillwire.cli.host_options import person_screen, person_terminal
     from skillwire.consent import require_person
     from skillwire.host import SkillHost
 
@@ -93,7 +92,7 @@ async def _decide(root: Path, *, as_json: bool) -> None:
 
 async def _ask(screen: Screen) -> None:
     """Return if the user agrees to what was shown; otherwise raise."""
-    from skillwire.cli.ask import answer, person_terminal
+    from skillwire.cli.host_options import answer, person_terminal
     from skillwire.consent import NO_TERMINAL
 
     refused = "nothing was trusted"
@@ -133,7 +132,7 @@ def _waiting(host: SkillHost, skills: Sequence[HostSkill]) -> list[HostSkill]:
 
 def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillHost) -> None:
     """Everything that is agreed to, in full: what is not shown is not agreed to. Secrets are left out."""
-    from skillwire.cli.ask import files_words
+    from skillwire.cli.host_options import files_words
     from skillwire.trust import requested_tools
 
     for one in project.files:

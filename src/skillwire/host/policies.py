@@ -30,7 +30,7 @@ from skillwire.consent import approvals_signature, imported
 from skillwire.documents import DocumentError, read_json
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.files import file_stamp, make_folder, read_regular, unreadable, write_atomic
-from skillwire.host.config.policy import PolicyFile, parse_policy
+from skillwire.host.config.file import PolicyFile, parse_policy
 from skillwire.host.directories import state_paths
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import SkillEntry, digest_of

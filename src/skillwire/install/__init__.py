@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from skillwire.install.candidates import Freshness as Freshness
     from skillwire.install.candidates import OnCandidate as OnCandidate
     from skillwire.install.candidates import Proposal as Proposal
-    from skillwire.install.disk import VersionStore as VersionStore
     from skillwire.install.fetcher import SkillFetcher as SkillFetcher
     from skillwire.install.installer import Decide as Decide
     from skillwire.install.installer import Installer as Installer
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from skillwire.install.state import InstallState as InstallState
     from skillwire.install.state import StateFiles as StateFiles
     from skillwire.install.state import Version as Version
+    from skillwire.install.state import VersionStore as VersionStore
     from skillwire.install.workspace import PlanRun as PlanRun
     from skillwire.install.workspace import Workspace as Workspace
 
@@ -59,7 +59,6 @@ export(
     {
         "apply": "InstallReport StepResult StepWriter",
         "candidates": "Candidate Check FetchFailure FetchResult Freshness OnCandidate Proposal",
-        "disk": "VersionStore",
         "fetcher": "SkillFetcher",
         "installer": "Decide Installer RecordApprovals",
         "lock": "Extra Lock LockedFile LockedSkill Pin Powers format_lock parse_lock",
@@ -67,7 +66,7 @@ export(
             "DiskState FileDifference Installation Link Missing Obstacle Plan Step StepKind Tree "
             "tree_differences"
         ),
-        "state": "Acceptance InstallState StateFiles Version",
+        "state": "Acceptance InstallState StateFiles Version VersionStore",
         "workspace": "PlanRun Workspace",
     },
 )

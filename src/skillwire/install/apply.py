@@ -29,9 +29,9 @@ from skillwire.clients import CANONICAL_TARGET
 from skillwire.errors import SkillwireError, SourceError, VerificationError
 from skillwire.files import CREATE, make_folder
 from skillwire.install.candidates import FetchFailure
-from skillwire.install.disk import look_at, read_file
 from skillwire.install.lock import LockedSkill
 from skillwire.install.plan import DiskState, Link, Missing, Plan, Step, StepKind, Tree
+from skillwire.install.state import look_at, read_file
 from skillwire.skill import digest_of, name_issues
 from skillwire.skill.files import clashes, windows_problem
 from skillwire.text import shown

@@ -23,10 +23,17 @@ from skillwire.host import LocalDirectory, ServerConfig, default_directories, st
 from skillwire.host.directories import label_directories, origin_identities
 from skillwire.install.apply import StepResult, StepWriter, recover, write_tree
 from skillwire.install.candidates import Candidate, read_folder
-from skillwire.install.disk import VersionStore, knows_modes, look_at_all, read_file, target_folders
 from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin, format_lock, parse_lock
 from skillwire.install.plan import DiskState, Installation, Plan, Step, StepKind, Tree, plan
-from skillwire.install.state import InstallState, StateFiles
+from skillwire.install.state import (
+    InstallState,
+    StateFiles,
+    VersionStore,
+    knows_modes,
+    look_at_all,
+    read_file,
+    target_folders,
+)
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.skill import Digest, SetDigest, SkillEntry, digest_of, parse_name

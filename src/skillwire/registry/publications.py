@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, cast
 
 from skillwire.errors import FormatError, Issue, LimitExceeded, PolicyRefused, SkillNotFound
-from skillwire.host.config.policy import OWN_REGISTRY
+from skillwire.host.config.file import OWN_REGISTRY
 from skillwire.host.policies import current_policy, log_decision
 from skillwire.host.scanners import known_scans, run_scanners
 from skillwire.limits import DEFAULT_LIMITS, Limits

@@ -22,7 +22,7 @@ from skillwire.documents import JsonValue
 from skillwire.errors import FormatError, Issue, Severity, SourceError
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
 from skillwire.skill.entries import SKILL_FILE
-from skillwire.skill.fields import HOST_FIELDS, KNOWN_FIELDS, MAX_DESCRIPTION_LENGTH, field_issues
+from skillwire.skill.fields import HOST_FIELDS, KNOWN_FIELDS, LAST_BLOCK, MAX_DESCRIPTION_LENGTH, field_issues
 from skillwire.skill.files import (
     MANIFEST_FILE_BYTES,
     TEMPLATE_SENTENCES,
@@ -31,7 +31,6 @@ from skillwire.skill.files import (
     parse_skill_md,
     salvage_skill_md,
 )
-from skillwire.skill.fix import LAST_BLOCK
 from skillwire.text import shown
 
 _KIB: Final = 1024

@@ -25,7 +25,7 @@ from skillwire.skill import (
     parse_skill_md,
     unmet_demands,
 )
-from skillwire.skill.fix import Fixed, fix_skill_md, unified_diff
+from skillwire.skill.fields import Fixed, fix_skill_md, unified_diff
 from skillwire.skill.lint import estimate_tokens, find_references, ignored_rules, resolve
 from skillwire.skill.lint_report import Linted
 from skillwire.sources.base import Problem
