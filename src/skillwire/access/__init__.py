@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from skillwire.access.callers import CallerFile as CallerFile
     from skillwire.access.callers import Callers as Callers
     from skillwire.access.callers import TokenFile as TokenFile
+    from skillwire.access.callers import checked_token as checked_token
     from skillwire.access.callers import credentials_of as credentials_of
     from skillwire.access.callers import new_token as new_token
+    from skillwire.access.identity import METADATA_PATH as METADATA_PATH
     from skillwire.access.identity import AccessRefusal as AccessRefusal
     from skillwire.access.identity import AccessTokens as AccessTokens
     from skillwire.access.identity import BearerIdentity as BearerIdentity
@@ -28,10 +30,10 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
-        "callers": "CallerFile Callers TokenFile credentials_of new_token",
+        "callers": "CallerFile Callers TokenFile checked_token credentials_of new_token",
         "identity": (
-            "C AccessRefusal AccessTokens BearerIdentity Caller Credential Headers Identity OAuthSettings "
-            "OpenIdentity RateLimit SignedIn"
+            "C METADATA_PATH AccessRefusal AccessTokens BearerIdentity Caller Credential Headers Identity "
+            "OAuthSettings OpenIdentity RateLimit SignedIn"
         ),
     },
 )

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from skillwire.clients import BaseDirectories, Scope, agents
 from skillwire.errors import VerificationError
-from skillwire.install import Link, LockedSkill, Tree, parse_lock
-from skillwire.install.lock import LOCK_NAME
+from skillwire.install import LOCK_NAME, Link, LockedSkill, Tree, parse_lock
 from skillwire.install.state import look_at
 
 _AGENT: Final = "claude-code"

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from skillwire.catalog.render import FrameText as FrameText
     from skillwire.catalog.render import ItemText as ItemText
     from skillwire.catalog.render import Replay as Replay
+    from skillwire.catalog.render import ReplayText as ReplayText
     from skillwire.catalog.render import fit_catalog as fit_catalog
+    from skillwire.catalog.render import fit_replay as fit_replay
     from skillwire.catalog.render import heading as heading
+    from skillwire.catalog.render import is_for_models as is_for_models
     from skillwire.catalog.render import render_catalog as render_catalog
+    from skillwire.catalog.render import render_directory as render_directory
     from skillwire.catalog.render import render_file as render_file
+    from skillwire.catalog.render import render_found as render_found
     from skillwire.catalog.render import render_skill as render_skill
     from skillwire.catalog.table import EVERYTHING as EVERYTHING
     from skillwire.catalog.table import SPEC_NAMING as SPEC_NAMING
@@ -33,22 +38,26 @@ if TYPE_CHECKING:
     from skillwire.catalog.table import SkillTable as SkillTable
     from skillwire.catalog.table import Spellings as Spellings
     from skillwire.catalog.table import clean_handle as clean_handle
+    from skillwire.catalog.table import copies_of as copies_of
     from skillwire.catalog.table import fold_handle as fold_handle
     from skillwire.catalog.table import plain_name as plain_name
+    from skillwire.catalog.table import without_copies as without_copies
     from skillwire.catalog.tokenize import Query as Query
     from skillwire.catalog.tokenize import parse_query as parse_query
+    from skillwire.catalog.tokenize import terms_of as terms_of
 
 export(
     __name__,
     {
         "render": (
             "LIST_TOOL LOAD_TOOL READ_TOOL SEARCH_TOOL ActiveSkill CatalogText FrameText ItemText Replay "
-            "fit_catalog heading render_catalog render_file render_skill"
+            "ReplayText fit_catalog fit_replay heading is_for_models render_catalog render_directory "
+            "render_file render_found render_skill"
         ),
         "table": (
             "EVERYTHING SPEC_NAMING Changes Collision HostSkill Keeper Naming Selection SkillKey "
-            "SkillTable Spellings clean_handle fold_handle plain_name"
+            "SkillTable Spellings clean_handle copies_of fold_handle plain_name without_copies"
         ),
-        "tokenize": "Query parse_query",
+        "tokenize": "Query parse_query terms_of",
     },
 )

@@ -21,8 +21,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from skillwire.errors import AmbiguousName, FormatError, SkillNotFound
-from skillwire.skill import SkillEntry, SkillUri, digest_of, shown_uri, skill_path
-from skillwire.skill.entries import MAX_NAME_LENGTH
+from skillwire.skill import MAX_NAME_LENGTH, SkillEntry, SkillUri, digest_of, shown_uri, skill_path
 from skillwire.text import clean_line, shown
 from skillwire.trust import Origin, shown_digest
 

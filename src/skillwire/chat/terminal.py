@@ -318,7 +318,7 @@ class ChatTerminal:
         return None
 
     def _style(self, session: ChatSession, name: str) -> str | None:
-        from skillwire.host.styles import all_styles, find_style
+        from skillwire.host import all_styles, find_style
 
         if name:
             return find_style(name).name

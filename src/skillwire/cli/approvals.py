@@ -490,7 +490,7 @@ def import_approvals(*, file: str, as_json: bool) -> None:
     require_person("importing approvals")
     document = _read_export(Path(file))
     if team := _team_of(document):
-        from skillwire.host.policies import store_signed_approvals
+        from skillwire.host import store_signed_approvals
 
         store_signed_approvals(Path(file).read_bytes())
         count = len(document["approvals"])
@@ -555,7 +555,7 @@ def _approver_of(document: Mapping[str, object]) -> str:
     Only the user's own file says who may.
     """
     from skillwire.consent import approvals_signature
-    from skillwire.host.config.file import load_approvers
+    from skillwire.host import load_approvers
 
     verdict = approvals_signature(document, load_approvers())
     return verdict.publisher if verdict.is_signed else ""
@@ -565,7 +565,7 @@ def _team_of(document: Mapping[str, Any]) -> str:
     """The publisher of a policy who signed exactly these approvals, or nothing. What it signed is verified
     again at every load, so nobody has to be asked."""
     from skillwire.consent import approvals_signature
-    from skillwire.host.policies import current_policy
+    from skillwire.host import current_policy
 
     verdict = approvals_signature(document, current_policy().publishers)
     return verdict.publisher if verdict.is_signed else ""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from skillwire.cli.host_options import HostOptions, with_host
 from skillwire.cli.output import counted, info, printable, write
 from skillwire.errors import Severity, SourceError, UsageError
-from skillwire.skill import PROFILES, SKILL_FILE
-from skillwire.skill.files import new_skill_md
+from skillwire.skill import PROFILES, SKILL_FILE, new_skill_md
 from skillwire.skill.lint_report import REPORTS, as_text, issues_of, without
 from skillwire.sources.directory.authoring import FileFix, find_fixes, lint_paths
 

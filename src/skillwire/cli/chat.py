@@ -217,7 +217,7 @@ async def _run_bare(host: SkillHost, plan: SandboxPlan, files: Sequence[Verified
 
     from skillwire.cli.host_options import answer, person_screen, person_terminal
     from skillwire.consent import NO_TERMINAL
-    from skillwire.sandbox.bubblewrap import unsafe_run_bare
+    from skillwire.sandbox import unsafe_run_bare
 
     if person_terminal() is None:
         raise ApprovalRequired(f"nothing was run: {NO_TERMINAL}", reason="denied", origin="", uri="")
@@ -291,7 +291,7 @@ def require_chat(command: str) -> None:
 def chosen_model(given: str | None, otherwise: str = "") -> Model:
     """The model that was given, or that the environment or the user's file names."""
     from skillwire.chat import find_model
-    from skillwire.host.config.file import chat_model
+    from skillwire.host import chat_model
 
     name = given or os.environ.get(MODEL_VARIABLE, "").strip() or chat_model()
     if not name:
@@ -337,8 +337,7 @@ class _Run:
         """Do one task, and ask nobody."""
         import json
 
-        from skillwire.chat import ChatEvent
-        from skillwire.chat.session import NobodyThere, run_task
+        from skillwire.chat import ChatEvent, NobodyThere, run_task
         from skillwire.cli.output import error, write
         from skillwire.errors import ApprovalRequired
 
@@ -369,8 +368,7 @@ class _Run:
 
     async def session(self, *, plain: bool, history: bool) -> int:
         """Talk until the user ends it."""
-        from skillwire.chat import ChatTerminal
-        from skillwire.chat.session import NobodyThere
+        from skillwire.chat import ChatTerminal, NobodyThere
         from skillwire.cli.host_options import answer, ask_person, person_screen, terminal_callback
         from skillwire.host import state_paths
 

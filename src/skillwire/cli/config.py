@@ -97,8 +97,7 @@ def _clear(on: str | None, *, as_json: bool) -> None:
 
 def _scan_caches() -> list[Path]:
     """The scan caches of directories that were served."""
-    from skillwire.sources import scan_cache_directory
-    from skillwire.sources.directory.cache import scan_caches_in
+    from skillwire.sources import scan_cache_directory, scan_caches_in
 
     folder = scan_cache_directory()
     return [] if folder is None else sorted(scan_caches_in(folder))
@@ -114,8 +113,7 @@ def _packages() -> list[Path]:
 def paths(*, delete: bool, yes: bool, as_json: bool) -> None:
     """Show where configuration, approvals and caches are stored, or delete all but the configuration."""
     from skillwire.cli.output import Screen, printable, show_json
-    from skillwire.host import project_file, state_paths
-    from skillwire.host.policies import policy_log
+    from skillwire.host import policy_log, project_file, state_paths
     from skillwire.install import StateFiles
     from skillwire.sources import scan_cache_directory
 
@@ -299,8 +297,7 @@ def _write(file: Path, *, add: list[str] | None = None, remove: set[str] | None 
     """Change the list of disabled skills of a file; false when there was nothing to change."""
     from skillwire.catalog import fold_handle
     from skillwire.cli.trust import write_project
-    from skillwire.host.config.file import read_config
-    from skillwire.host.config.text import with_disabled
+    from skillwire.host import read_config, with_disabled
 
     before = read_config(file)
     listed = list(before.disabled) if before is not None else []

@@ -264,7 +264,7 @@ def _approvals() -> Iterator[DoctorCheck]:
 def _refused() -> Iterator[DoctorCheck]:
     """Skills that are installed or pinned, and that the policy refuses now, such as revoked ones."""
     from skillwire.clients import Scope
-    from skillwire.host.policies import current_policy
+    from skillwire.host import current_policy
     from skillwire.install import SkillFetcher, Workspace
 
     if not current_policy().policy.given:
@@ -291,8 +291,7 @@ def _revoked_approvals() -> Iterator[DoctorCheck]:
     import asyncio
 
     from skillwire.consent import ConsentStore
-    from skillwire.host import state_paths
-    from skillwire.host.policies import current_policy
+    from skillwire.host import current_policy, state_paths
     from skillwire.trust import AdmissionRequest, Denied, Purpose, admit
 
     store = ConsentStore(state_paths().approvals)

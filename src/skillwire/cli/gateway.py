@@ -80,8 +80,7 @@ async def _serve(
 ) -> None:
     from skillwire.cli.install_setup import installer, workspace
     from skillwire.evals import selection_figures
-    from skillwire.server import HttpServer
-    from skillwire.server.http.server import listen
+    from skillwire.server import HttpServer, listen
     from skillwire.ui import ReviewApp
 
     listening = listen(address)
@@ -132,7 +131,7 @@ async def _serve(
 
 async def _give_links(app: ReviewApp) -> None:
     """Print a new link whenever Enter is pressed."""
-    from skillwire.consent.ask import read_line
+    from skillwire.consent import read_line
 
     while await read_line(sys.stdin):
         write(app.link())
@@ -207,8 +206,7 @@ def run(**given: Any) -> None:
                 info("An MCP client is meant to start this: `skillwire gateway install CLIENT` sets one up")
             running.run_until_signal(gateway.run_stdio, on_hangup=audit.reopen if audit else None)
             return
-        from skillwire.server import HttpServer
-        from skillwire.server.http.server import listen
+        from skillwire.server import HttpServer, listen
 
         hosts = [*options.allow_host, address.shown_host]
         frontend = gateway.http_app(allowed_hosts=hosts, stateless=options.stateless)
@@ -259,8 +257,7 @@ class _Page:
     ) -> StoppableApp:
         """The gateway's application with the page beside it."""
         from skillwire.server.http.frontend import LOOPBACK, PATHS
-        from skillwire.ui import ReviewApp
-        from skillwire.ui.app import CombinedApp
+        from skillwire.ui import CombinedApp, ReviewApp
 
         known = [name for name in (*names, *LOOPBACK) if name not in ("0.0.0.0", "[::]")]  # noqa: S104 - compared
         page = self._app = ReviewApp(
@@ -479,7 +476,7 @@ def _add_caller(path: Path, name: str, change: Callable[[str, str, str], str], *
     """Add a caller to a file, and print their token once."""
     from skillwire.access import new_token
     from skillwire.cli.output import show_json
-    from skillwire.host.config.text import write_config
+    from skillwire.host import write_config
 
     token = new_token()
     write_config(path, change(_text(path), name, token))
@@ -494,7 +491,7 @@ def _remove_caller(path: Path, name: str, *, as_json: bool) -> None:
     """Revoke a caller."""
     from skillwire.access.callers import without_caller
     from skillwire.cli.output import show_json
-    from skillwire.host.config.text import write_config
+    from skillwire.host import write_config
 
     write_config(path, without_caller(_text(path), name))
     if as_json:

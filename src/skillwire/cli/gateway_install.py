@@ -34,8 +34,7 @@ from skillwire.clients.edit import (
 )
 from skillwire.errors import SourceError, UsageError
 from skillwire.files import make_folder, write_atomic
-from skillwire.host.importers.base import ClientFile
-from skillwire.host.importers.readers import client_files
+from skillwire.host import ClientFile, client_files
 
 _EDITS: Final[dict[str, Callable[[str, str], str]]] = {".toml": with_toml, ".yaml": with_yaml}
 _REMOVALS: Final[dict[str, Callable[[str, str], tuple[str, str]]]] = {

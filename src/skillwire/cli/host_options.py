@@ -17,8 +17,7 @@ from skillwire.text import safe_line
 from skillwire.trust import Reason
 
 if TYPE_CHECKING:
-    from skillwire.consent import ApprovalCallback, ApprovalRequest, Once
-    from skillwire.consent.ask import PersonTerminal
+    from skillwire.consent import ApprovalCallback, ApprovalRequest, Once, PersonTerminal
     from skillwire.host import HostConfig, LocalDirectory, ScriptRunner, ServerConfig, SkillHost
     from skillwire.host.config.file import ConfigWatch
     from skillwire.trust import Publisher
@@ -30,7 +29,7 @@ _DESCRIPTION_SHOWN = 300
 @cache
 def person_terminal() -> PersonTerminal | None:
     """The terminal on which this process asks; `None` if it has none. It stays open."""
-    from skillwire.consent.ask import open_terminal
+    from skillwire.consent import open_terminal
 
     return open_terminal()
 
@@ -423,7 +422,7 @@ def why_left_out(name: str, messages: Iterable[str]) -> str:
 def no_skills(host: SkillHost, settings: HostConfig, label: str | None = None) -> str:
     """Explain to a person who sees no skills, of one server or at all, how to get some."""
     from skillwire.cli.output import printable
-    from skillwire.host.directories import DEFAULT_FOLDERS
+    from skillwire.host import DEFAULT_FOLDERS
 
     of = [skill for skill in host.skills(disabled=True) if label in (None, skill.origin.label)]
     if of:
@@ -487,7 +486,7 @@ def with_timeout(servers: Mapping[str, ServerConfig], timeout: float | None) -> 
 
 def _server(text: str) -> tuple[str, ServerConfig]:
     from skillwire.errors import SkillwireError
-    from skillwire.host.config.server import parse_server
+    from skillwire.host import parse_server
     from skillwire.trust import Origin
 
     label, sign, place = text.partition("=")

@@ -45,8 +45,8 @@ from skillwire.install import (
     LockedSkill,
     Proposal,
     Workspace,
+    merge_reports,
 )
-from skillwire.install.apply import merge_reports
 from skillwire.install.sources import INSTALLED
 from skillwire.trust import ALL_GRANTS, Grants, signer_change
 
@@ -490,7 +490,7 @@ def _show(
 
 def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
     """Refuse what differs from what another tool's lock file pinned."""
-    from skillwire.install.candidates import not_what_is_pinned
+    from skillwire.install import not_what_is_pinned
 
     bad = [
         one

@@ -64,8 +64,7 @@ def installer(
 
     if options is None:  # Nothing is fetched: what is configured does not matter.
         return Installer(work, SkillFetcher(work.places.project), record=_Record({}), on_wait=_say_waiting)
-    from skillwire.host import load_publishers
-    from skillwire.host.config.file import site_tokens
+    from skillwire.host import load_publishers, site_tokens
 
     settings = options.settings()
     upstream = SkillFetcher(
@@ -107,8 +106,8 @@ def _repository(source: str, label: str, options: HostOptions) -> SourceReferenc
     from difflib import get_close_matches
 
     from skillwire.cli.trust import found_servers
-    from skillwire.host.config.file import repository_host
-    from skillwire.sources.reference import repository_at
+    from skillwire.host import repository_host
+    from skillwire.sources import repository_at
 
     settings = options.settings()
     if label in settings.servers:
@@ -172,8 +171,7 @@ def read_foreign_locks(sources: Iterable[str]) -> tuple[list[str], dict[str, str
     files pin, by source, and what in them cannot be fetched.
     """
     from skillwire.files import read_regular, unreadable
-    from skillwire.install import FetchFailure
-    from skillwire.install.fetcher import is_foreign_lock, parse_foreign_lock
+    from skillwire.install import FetchFailure, is_foreign_lock, parse_foreign_lock
     from skillwire.limits import DEFAULT_LIMITS
 
     given: list[str] = []
@@ -330,7 +328,7 @@ class _Record:
     async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
         if not installed:
             return
-        from skillwire.install.workspace import HostApprovals
+        from skillwire.install import HostApprovals
 
         try:
             await HostApprovals(self._servers)(workspace, installed)
@@ -381,8 +379,7 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
     async def fetch() -> Iterable[ArchiveFile]:
         from skillwire.clients import BaseDirectories, Scope
         from skillwire.host import load_config
-        from skillwire.install import LockedSkill, SkillFetcher, StateFiles, Workspace
-        from skillwire.install.workspace import content_of
+        from skillwire.install import LockedSkill, SkillFetcher, StateFiles, Workspace, content_of
 
         work = Workspace(Scope.PROJECT, BaseDirectories.here(project), StateFiles.of_user(), file)
         skills = [one for one in work.require_lock().skills if servers or one.pin.kind != "mcp"]

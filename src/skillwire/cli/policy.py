@@ -136,7 +136,7 @@ def _show_steps(
     as_json: bool,
 ) -> None:
     from skillwire.cli.output import Screen, printable, scan_rows, show_json
-    from skillwire.trust.policy import judge_steps
+    from skillwire.trust import judge_steps
 
     policy = loaded.policy
     layers = [(layer, judge_steps(layer, subject)) for layer in policy.layers]
@@ -223,7 +223,7 @@ def _checked(file: Path, options: HostOptions) -> list[Linted]:
     from skillwire.host import load_config
     from skillwire.host.policies import current_policy
     from skillwire.skill.lint_report import Linted
-    from skillwire.trust.policy import may_have
+    from skillwire.trust import may_have
 
     if file.suffix == ".lock":
         from skillwire.files import read_regular, unreadable
@@ -336,12 +336,11 @@ def sign_policy(file: Path, key: EllipticCurvePrivateKey, *, as_json: bool) -> N
     """Sign a policy that is valid for an organization."""
     from skillwire.cli.output import Screen, show_json
     from skillwire.files import read_regular, unreadable, write_atomic
-    from skillwire.host.config.file import parse_policy
+    from skillwire.host import parse_policy
     from skillwire.host.policies import SIGNATURE_SUFFIX, SIGNED_POLICY
     from skillwire.limits import DEFAULT_LIMITS
     from skillwire.skill import digest_of
-    from skillwire.trust import sign_files
-    from skillwire.trust.policy import LayerKind
+    from skillwire.trust import LayerKind, sign_files
 
     try:
         data = read_regular(file, DEFAULT_LIMITS.document_bytes)

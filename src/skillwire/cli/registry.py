@@ -36,8 +36,7 @@ def open_store(given: str | None) -> Store:
     for package in ("sqlalchemy", "alembic", "psycopg"):
         if find_spec(package) is None:
             raise SourceError(f"a registry needs the package {package}: {pip_command('registry')}")
-    from skillwire.registry import Store
-    from skillwire.registry.store import DEFAULT_URL
+    from skillwire.registry import DEFAULT_URL, Store
 
     return Store(store_url(given) or DEFAULT_URL)
 
@@ -232,7 +231,7 @@ def _list_revoked(answer: Mapping[str, Any], *, as_json: bool) -> None:
                 f"Hosts get list {answer['serial']}, signed by {answer['signer']}, until {answer['expires']}"
             )
         )
-        from skillwire.registry.endpoints import signed_digests
+        from skillwire.registry import signed_digests
 
         if signed_digests(answer) != {row["digest"]: row["reason"] for row in answer["revoked"]}:
             info("It differs from the above: skillwire registry revoke --sign KEY")
@@ -259,7 +258,7 @@ def revoke(
     if password_env is not None and sign is None:
         raise UsageError("--password-env needs --sign, the private key that it unlocks")
     from skillwire.cli.authoring import password
-    from skillwire.registry.endpoints import next_list
+    from skillwire.registry import next_list
     from skillwire.sources import load_private_key
 
     # Before anything changes: a key that cannot be used would leave half of it done.
@@ -455,8 +454,7 @@ def prune(*, keep: int, store: str | None, to: str | None, as_json: bool) -> Non
 
 
 def audit(*, verify: bool, gateways: bool, after: int, store: str | None, as_json: bool) -> int:
-    from skillwire.registry.access import time_text
-    from skillwire.registry.audit import first_broken, last_numbers, read_audit, read_gateways
+    from skillwire.registry import first_broken, last_numbers, read_audit, read_gateways, time_text
 
     database = open_store(store)
     if verify:
@@ -581,10 +579,10 @@ def _run(command: str, given: Mapping[str, object], store: str | None, to: str |
     if to is not None:
         if store is not None:
             raise UsageError("--to and --store exclude each other: name the registry or its database")
-        from skillwire.registry.client import administrate
+        from skillwire.registry import administrate
 
         return administrate(to, command, given, token=os.environ.get(REGISTRY_TOKEN_VARIABLE))
-    from skillwire.registry.access import Administration
+    from skillwire.registry import Administration
 
     return Administration(open_store(store)).run(command, given, by=_operator())
 

@@ -158,8 +158,7 @@ def serve_http(
 ) -> None:
     """Serve over HTTP until a signal, with a listener for the metrics if there is an address for it."""
     from skillwire.cli.output import info
-    from skillwire.server import HttpServer, OperatorApp, parse_address
-    from skillwire.server.http.frontend import METRICS_PATH
+    from skillwire.server import METRICS_PATH, HttpServer, OperatorApp, parse_address
 
     if metrics is None:
         run_until_signal(server.serve, stop=server.stop, on_hangup=on_hangup)

@@ -300,8 +300,7 @@ def _check_strength(token: str, place: str) -> None:
 
 def token_callers(file: Path | None, limits: Limits) -> Callers | None:
     """The callers of a token file, or of the token in the environment; `None` without either."""
-    from skillwire.access import Callers, TokenFile
-    from skillwire.access.callers import checked_token
+    from skillwire.access import Callers, TokenFile, checked_token
 
     if file is not None:
         return TokenFile(file, limits=limits)
@@ -311,7 +310,7 @@ def token_callers(file: Path | None, limits: Limits) -> Callers | None:
 
 def _note_large_files(sizes: Mapping[SkillUri, int]) -> None:
     """Name the files that are too large for clients that read manifests (R6). They are served anyway."""
-    from skillwire.skill.files import MANIFEST_FILE_BYTES
+    from skillwire.skill import MANIFEST_FILE_BYTES
 
     large = {uri: size for uri, size in sizes.items() if size > MANIFEST_FILE_BYTES}
     if large:
@@ -325,7 +324,7 @@ def _note_large_files(sizes: Mapping[SkillUri, int]) -> None:
 
 def _summarize(source: DirectorySource, *, strict: bool) -> None:
     """Print what will be served and what was left out."""
-    from skillwire.sources.directory.scan import problem_lines, problems_of
+    from skillwire.sources import problem_lines, problems_of
 
     if not source.roots:
         return

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from skillwire.catalog import SkillKey
     from skillwire.cli.skill_view import SkillRow
     from skillwire.host import (
+        ClientFile,
         ConfiguredServer,
+        FoundServer,
         HostConfig,
         ServedTemplate,
         ServerAddress,
         ServerState,
         SkillHost,
     )
-    from skillwire.host.importers.base import ClientFile
-    from skillwire.host.importers.readers import FoundServer
 
 _FILES_SHOWN: Final = 20
 

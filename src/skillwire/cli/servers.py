@@ -279,7 +279,7 @@ def without_secrets(
     import sys
 
     from skillwire.cli.output import Screen, is_terminal, printable
-    from skillwire.consent.ask import forget_typed_ahead
+    from skillwire.consent import forget_typed_ahead
     from skillwire.host.config.text import with_variables
 
     changed, secrets = with_variables(name, place)

@@ -323,7 +323,7 @@ def show_templates(screen: Screen, templates: Sequence[ServedTemplate]) -> None:
 
 async def show_template(host: SkillHost, name: str, on: str | None, *, as_json: bool) -> None:
     """One template, with the values that its server suggests for each argument."""
-    from skillwire.host.state import find_template
+    from skillwire.host import find_template
 
     found = find_template(name, host.admin.templates(), on)
     known = {

@@ -81,7 +81,7 @@ def list_skills(
     if for_model:
         _print_catalog(options, budget, working, refresh=refresh, as_json=as_json)
         return 0
-    from skillwire.catalog.table import copies_of
+    from skillwire.catalog import copies_of
     from skillwire.cli.output import Screen, info, is_terminal, printable, show_json
     from skillwire.cli.skill_view import (
         SkillRow,
@@ -170,7 +170,7 @@ def show(
     from skillwire.cli.skill_view import SkillRow, files_json, show_skill, skill_json
     from skillwire.consent import State
     from skillwire.errors import SkillNotFound
-    from skillwire.host.state import is_template
+    from skillwire.host import is_template
     from skillwire.skill import SKILL_FILE
     from skillwire.trust import shown_digest
 

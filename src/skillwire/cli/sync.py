@@ -96,7 +96,7 @@ def _export(work: Workspace, place: Path, names: tuple[str, ...], *, as_json: bo
     """Write a verified copy of what is pinned."""
     from skillwire.cli.install_view import skill_json
     from skillwire.cli.output import Screen, show_json
-    from skillwire.install.workspace import export_skills
+    from skillwire.install import export_skills
 
     skills = export_skills(work, place, names or None)
     if as_json:

@@ -15,11 +15,16 @@ from skillwire.text import redact_url
 if TYPE_CHECKING:
     from skillwire.catalog import HostSkill
     from skillwire.consent import ConsentStore, Record
-    from skillwire.host import LocalDirectory, ServerAddress, SkillHost
-    from skillwire.host.config.server import SeenFile, TrustedFiles
+    from skillwire.host import (
+        ClientFile,
+        FoundServer,
+        LocalDirectory,
+        SeenFile,
+        ServerAddress,
+        SkillHost,
+        TrustedFiles,
+    )
     from skillwire.host.config.text import ConfigText
-    from skillwire.host.importers.base import ClientFile
-    from skillwire.host.importers.readers import FoundServer
 
 HINT: Final = "To look at what is not trusted, and to trust it: skillwire trust"
 _DESCRIPTION: Final = 300
@@ -105,8 +110,13 @@ async def _ask(screen: Screen) -> None:
 
 def _directories(root: Path, files: Sequence[ProjectFile]) -> list[LocalDirectory]:
     """The project's directories of skills: where agents look, and those that its file names inside it."""
-    from skillwire.host import Layer, LocalDirectory, default_directories
-    from skillwire.host.directories import label_directories, project_directory
+    from skillwire.host import (
+        Layer,
+        LocalDirectory,
+        default_directories,
+        label_directories,
+        project_directory,
+    )
     from skillwire.trust import Origin
 
     default = default_directories(root, Path.home())
@@ -284,7 +294,7 @@ def _revoke(root: Path, *, as_json: bool) -> None:
 
 def _state(record: SeenFile) -> str:
     from skillwire.errors import SkillwireError
-    from skillwire.host.config.server import seen_digest
+    from skillwire.host import seen_digest
 
     try:
         digest = seen_digest(record.path)
@@ -337,8 +347,7 @@ class ProjectDirectory:
 
 
 def trusted_files() -> TrustedFiles:
-    from skillwire.host import state_paths
-    from skillwire.host.config.server import TrustedFiles
+    from skillwire.host import TrustedFiles, state_paths
 
     return TrustedFiles(state_paths().trusted)
 
@@ -347,7 +356,7 @@ def found_servers(project: Path | None = None) -> list[FoundServer]:
     """The servers of other clients, at home and in a project, by default the working directory."""
     import os
 
-    from skillwire.host.importers.readers import find_servers
+    from skillwire.host import find_servers
 
     return list(find_servers(project or Path.cwd(), Path.home(), os.environ))
 
@@ -369,9 +378,7 @@ def write_project(file: Path, before: ConfigText | None, text: str) -> bool:
     import os
 
     from skillwire.clients import running_agent
-    from skillwire.host import project_file
-    from skillwire.host.config.file import is_trusted
-    from skillwire.host.config.server import SeenFile
+    from skillwire.host import SeenFile, is_trusted, project_file
     from skillwire.host.config.text import write_config
     from skillwire.skill import digest_of
 
@@ -387,9 +394,7 @@ def write_project(file: Path, before: ConfigText | None, text: str) -> bool:
 
 def project_files(root: Path) -> list[ProjectFile]:
     """The project's files that need trust: ours, then those of other clients."""
-    from skillwire.host import project_file
-    from skillwire.host.config.file import read_config
-    from skillwire.host.config.server import SeenFile
+    from skillwire.host import SeenFile, project_file, read_config
 
     files: list[ProjectFile] = []
     config = read_config(project_file(root))

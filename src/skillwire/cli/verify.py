@@ -263,7 +263,7 @@ def _login_token(server: ServerConfig) -> str:
     store = LoginStore(state_paths().logins)
     if not server.url or not store.has(server.identity):
         return ""
-    from skillwire.host.login_flow import LoginTokens
+    from skillwire.host import LoginTokens
 
     async def run() -> str:
         return await LoginTokens(store, server.identity, seconds=server.call_seconds).get()

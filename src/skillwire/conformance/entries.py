@@ -21,6 +21,7 @@ from skillwire.errors import FormatError
 from skillwire.limits import DEFAULT_LIMITS, MIB
 from skillwire.skill import (
     DYNAMIC,
+    RESERVED_METADATA,
     SCHEME,
     SKILL_FILE,
     Digest,
@@ -32,7 +33,6 @@ from skillwire.skill import (
     shown_uri,
     skill_root,
 )
-from skillwire.skill.lint import RESERVED_METADATA
 from skillwire.text import shown
 from skillwire.trust import MAX_BUNDLE_BYTES, SIGNATURE_FILE, HiddenText, find_hidden_text
 

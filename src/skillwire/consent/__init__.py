@@ -12,10 +12,16 @@ if TYPE_CHECKING:
     from skillwire.consent.ask import ApprovalCallback as ApprovalCallback
     from skillwire.consent.ask import ApprovalRequest as ApprovalRequest
     from skillwire.consent.ask import ApprovalStatus as ApprovalStatus
+    from skillwire.consent.ask import Callback as Callback
     from skillwire.consent.ask import Once as Once
+    from skillwire.consent.ask import PersonTerminal as PersonTerminal
+    from skillwire.consent.ask import ScopedCallback as ScopedCallback
     from skillwire.consent.ask import State as State
     from skillwire.consent.ask import covered_files as covered_files
     from skillwire.consent.ask import file_lines as file_lines
+    from skillwire.consent.ask import forget_typed_ahead as forget_typed_ahead
+    from skillwire.consent.ask import open_terminal as open_terminal
+    from skillwire.consent.ask import read_line as read_line
     from skillwire.consent.ask import require_person as require_person
     from skillwire.consent.ask import single_file as single_file
     from skillwire.consent.ask import status_of as status_of
@@ -38,8 +44,9 @@ export(
     __name__,
     {
         "ask": (
-            "NO_TERMINAL Answer ApprovalCallback ApprovalRequest ApprovalStatus Once State covered_files "
-            "file_lines require_person single_file status_of"
+            "NO_TERMINAL Answer ApprovalCallback ApprovalRequest ApprovalStatus Callback Once "
+            "PersonTerminal ScopedCallback State covered_files file_lines forget_typed_ahead "
+            "open_terminal read_line require_person single_file status_of"
         ),
         "record": (
             "DIRECTORY Change ConsentBackend Decided Decision Key Record approvals_signature consider "

@@ -19,8 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from skillwire.chat import ChatLimits, ChatSession, Model
-from skillwire.chat.session import SERVICE_FAILED
+from skillwire.chat import SERVICE_FAILED, ChatLimits, ChatSession, Model
 from skillwire.conformance import JUnitCase, junit_text
 from skillwire.consent import ApprovalRequest
 from skillwire.documents import DocumentError, JsonObject, JsonValue, read_toml

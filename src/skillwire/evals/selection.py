@@ -30,10 +30,8 @@ from skillwire.catalog.tokenize import STOP_WORDS, count_terms, parse_query, pla
 from skillwire.documents import DocumentError, JsonObject, JsonValue, is_list, is_object, read_json
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError
 from skillwire.files import read_regular, unreadable
-from skillwire.host import SkillHost
+from skillwire.host import RenderContext, SkillHost, all_styles
 from skillwire.host.semantic import SkillVectors
-from skillwire.host.styles import all_styles
-from skillwire.host.styles.base import RenderContext
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import DYNAMIC, SkillEntry, skill_root
 from skillwire.sources import DirectorySource

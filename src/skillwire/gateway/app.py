@@ -32,6 +32,7 @@ from skillwire.host.styles import DEFAULT, find_style
 from skillwire.limits import Limits
 from skillwire.server import (
     DEFAULT_OPTIONS,
+    EntryCache,
     HostNames,
     HttpFrontend,
     McpEndpoint,
@@ -45,7 +46,6 @@ from skillwire.server import (
     SkillServer,
     ViewPool,
 )
-from skillwire.server.fastpath import EntryCache
 from skillwire.sources.directory.watch import wait_until_idle
 
 if TYPE_CHECKING:

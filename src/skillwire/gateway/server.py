@@ -48,18 +48,26 @@ from skillwire.host.scripts import (
 from skillwire.limits import Limits
 from skillwire.sandbox import Grant, parse_grant
 from skillwire.sandbox.plan import given
-from skillwire.server import ServerOptions, SkillServer
-from skillwire.server.app import default_instructions
+from skillwire.server import ServerOptions, SkillServer, default_instructions
 from skillwire.server.fastpath import METHOD_DISCOVER, EntryCache, FastPath
 from skillwire.server.results import SkillResults
 from skillwire.server.tools import READ, ExtraTool, SkillTexts, path_name
 from skillwire.skill import DYNAMIC, SkillEntry, SkillUri, path_below, skill_root, split_uri
 from skillwire.telemetry import ORIGIN, SET_DIGEST, SKILLS, Value, is_active, operation
 from skillwire.text import shown
-from skillwire.trust import Origin, Reason, admit_script, check_entry, require, verify_file
-from skillwire.trust.admission import Allowed, Purpose, admit
-from skillwire.trust.approval import shown_digest
-from skillwire.trust.fence import fence
+from skillwire.trust import (
+    Allowed,
+    Origin,
+    Purpose,
+    Reason,
+    admit,
+    admit_script,
+    check_entry,
+    fence,
+    require,
+    shown_digest,
+    verify_file,
+)
 from skillwire.version import VERSION
 from skillwire.wire import METHOD_GET
 

@@ -14,27 +14,54 @@ if TYPE_CHECKING:
     from skillwire.host.config.config import ConfiguredServer as ConfiguredServer
     from skillwire.host.config.config import HostConfig as HostConfig
     from skillwire.host.config.config import load_publishers as load_publishers
+    from skillwire.host.config.file import OWN_REGISTRY as OWN_REGISTRY
+    from skillwire.host.config.file import PolicyFile as PolicyFile
     from skillwire.host.config.file import agents_may_install as agents_may_install
+    from skillwire.host.config.file import chat_model as chat_model
+    from skillwire.host.config.file import is_trusted as is_trusted
+    from skillwire.host.config.file import load_approvers as load_approvers
     from skillwire.host.config.file import load_config as load_config
     from skillwire.host.config.file import load_settings as load_settings
+    from skillwire.host.config.file import parse_policy as parse_policy
     from skillwire.host.config.file import project_file as project_file
+    from skillwire.host.config.file import read_config as read_config
+    from skillwire.host.config.file import repository_host as repository_host
+    from skillwire.host.config.file import site_tokens as site_tokens
     from skillwire.host.config.server import ConfigTable as ConfigTable
     from skillwire.host.config.server import Era as Era
+    from skillwire.host.config.server import SeenFile as SeenFile
     from skillwire.host.config.server import ServerConfig as ServerConfig
+    from skillwire.host.config.server import TrustedFiles as TrustedFiles
     from skillwire.host.config.server import UntrustedServer as UntrustedServer
+    from skillwire.host.config.server import parse_server as parse_server
+    from skillwire.host.config.server import seen_digest as seen_digest
+    from skillwire.host.config.text import ConfigText as ConfigText
     from skillwire.host.config.text import PublisherText as PublisherText
     from skillwire.host.config.text import ServerAddress as ServerAddress
+    from skillwire.host.config.text import with_disabled as with_disabled
+    from skillwire.host.config.text import write_config as write_config
+    from skillwire.host.directories import DEFAULT_FOLDERS as DEFAULT_FOLDERS
     from skillwire.host.directories import LocalDirectory as LocalDirectory
     from skillwire.host.directories import StatePaths as StatePaths
     from skillwire.host.directories import default_directories as default_directories
+    from skillwire.host.directories import label_directories as label_directories
+    from skillwire.host.directories import origin_identities as origin_identities
+    from skillwire.host.directories import project_directory as project_directory
     from skillwire.host.directories import state_paths as state_paths
     from skillwire.host.host import LoadedSkill as LoadedSkill
     from skillwire.host.host import SkillHost as SkillHost
     from skillwire.host.host import SlashCommand as SlashCommand
     from skillwire.host.host import open_in_thread as open_in_thread
     from skillwire.host.host import run_sync as run_sync
+    from skillwire.host.importers.base import ClientFile as ClientFile
+    from skillwire.host.importers.base import ImportedServer as ImportedServer
+    from skillwire.host.importers.base import Reader as Reader
+    from skillwire.host.importers.readers import FoundServer as FoundServer
+    from skillwire.host.importers.readers import client_files as client_files
+    from skillwire.host.importers.readers import find_servers as find_servers
     from skillwire.host.loader import OnPreview as OnPreview
     from skillwire.host.loader import SkillFiles as SkillFiles
+    from skillwire.host.login_flow import LoginTokens as LoginTokens
     from skillwire.host.logins import Keyring as Keyring
     from skillwire.host.logins import Login as Login
     from skillwire.host.logins import LoginStore as LoginStore
@@ -43,6 +70,14 @@ if TYPE_CHECKING:
     from skillwire.host.model import ReadRequest as ReadRequest
     from skillwire.host.model import Tool as Tool
     from skillwire.host.model import ToolResult as ToolResult
+    from skillwire.host.policies import LoadedPolicy as LoadedPolicy
+    from skillwire.host.policies import current_policy as current_policy
+    from skillwire.host.policies import log_decision as log_decision
+    from skillwire.host.policies import policy_log as policy_log
+    from skillwire.host.policies import store_signed_approvals as store_signed_approvals
+    from skillwire.host.scanners import known_scans as known_scans
+    from skillwire.host.scanners import run_scanners as run_scanners
+    from skillwire.host.scanners import scan_revision as scan_revision
     from skillwire.host.scripts import ScriptCallback as ScriptCallback
     from skillwire.host.scripts import ScriptRequest as ScriptRequest
     from skillwire.host.scripts import ScriptResult as ScriptResult
@@ -60,6 +95,8 @@ if TYPE_CHECKING:
     from skillwire.host.state import ServedTemplate as ServedTemplate
     from skillwire.host.state import ServerState as ServerState
     from skillwire.host.state import Switches as Switches
+    from skillwire.host.state import find_template as find_template
+    from skillwire.host.state import is_template as is_template
     from skillwire.host.storage import CachedFile as CachedFile
     from skillwire.host.storage import SkillCache as SkillCache
     from skillwire.host.storage import SkillUsage as SkillUsage
@@ -67,6 +104,8 @@ if TYPE_CHECKING:
     from skillwire.host.storage import Usage as Usage
     from skillwire.host.storage import UsageFile as UsageFile
     from skillwire.host.storage import UseKind as UseKind
+    from skillwire.host.styles import all_styles as all_styles
+    from skillwire.host.styles import find_style as find_style
     from skillwire.host.styles.base import Actions as Actions
     from skillwire.host.styles.base import KeeperOf as KeeperOf
     from skillwire.host.styles.base import Layer as Layer
@@ -86,21 +125,36 @@ export(
     {
         "admin": "FileComparison HostAdmin SkillReview",
         "config.config": "ConfiguredPublisher ConfiguredServer HostConfig load_publishers",
-        "config.file": "agents_may_install load_config load_settings project_file",
-        "config.server": "ConfigTable Era ServerConfig UntrustedServer",
-        "config.text": "PublisherText ServerAddress",
-        "directories": "LocalDirectory StatePaths default_directories state_paths",
+        "config.file": (
+            "OWN_REGISTRY PolicyFile agents_may_install chat_model is_trusted load_approvers load_config "
+            "load_settings parse_policy project_file read_config repository_host site_tokens"
+        ),
+        "config.server": (
+            "ConfigTable Era SeenFile ServerConfig TrustedFiles UntrustedServer parse_server seen_digest"
+        ),
+        "config.text": "ConfigText PublisherText ServerAddress with_disabled write_config",
+        "directories": (
+            "DEFAULT_FOLDERS LocalDirectory StatePaths default_directories label_directories "
+            "origin_identities project_directory state_paths"
+        ),
         "host": "LoadedSkill SkillHost SlashCommand open_in_thread run_sync",
+        "importers.base": "ClientFile ImportedServer Reader",
+        "importers.readers": "FoundServer client_files find_servers",
         "loader": "OnPreview SkillFiles",
+        "login_flow": "LoginTokens",
         "logins": "Keyring Login LoginStore",
         "model": "Handler ReadCallback ReadRequest Tool ToolResult",
+        "policies": "LoadedPolicy current_policy log_decision policy_log store_signed_approvals",
+        "scanners": "known_scans run_scanners scan_revision",
         "scripts": "ScriptCallback ScriptRequest ScriptResult ScriptRunner",
         "search": "SearchMatch",
         "server_tools": "ServerTool ToolCallback ToolRequest",
         "state": (
-            "ConnectionStatus Event EventKind EventLog Failure LeftOut ServedTemplate ServerState Switches"
+            "ConnectionStatus Event EventKind EventLog Failure LeftOut ServedTemplate ServerState "
+            "Switches find_template is_template"
         ),
         "storage": "CachedFile SkillCache SkillUsage SkillUse Usage UsageFile UseKind",
+        "styles": "all_styles find_style",
         "styles.base": (
             "Actions KeeperOf Layer Question Rank Ranks RenderContext SkillFields Style ToolAction "
             "ToolSpec local_keeps"

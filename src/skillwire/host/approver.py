@@ -24,11 +24,11 @@ from skillwire.consent import (
     Key,
     Once,
     Record,
+    ScopedCallback,
     consider,
     covered_files,
     status_of,
 )
-from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.host.policies import log_decision
 from skillwire.host.scanners import Fetch, known_scans, scan_skill
@@ -72,12 +72,14 @@ from skillwire.trust import (
     Scan,
     SignatureState,
     SignatureVerdict,
+    Subject,
     VerifiedFile,
     admit,
     approve,
     check_entry,
     check_signature,
     difference,
+    is_nested,
     is_outdated,
     requested_tools,
     require,
@@ -89,8 +91,6 @@ from skillwire.trust import (
     skill_file,
     skill_files,
 )
-from skillwire.trust.approval import is_nested
-from skillwire.trust.policy import Subject
 
 Preview: TypeAlias = Callable[[HostSkill, str], Awaitable[VerifiedFile]]
 _TOGETHER: Final = 16

@@ -17,9 +17,7 @@ from skillwire.files import expand_user
 from skillwire.host.config.server import ServerConfig, parse_server
 from skillwire.host.styles.base import Layer, Rank, Style
 from skillwire.limits import Limits
-from skillwire.sources import DirectorySource, Source
-from skillwire.sources.command_files import CommandFiles
-from skillwire.sources.directory.files import repository_around
+from skillwire.sources import CommandFiles, DirectorySource, Source, repository_around
 from skillwire.trust import LOCAL_LABEL, Origin
 
 _APP = "skillwire"

@@ -20,10 +20,8 @@ import anyio
 from anyio import from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from skillwire.catalog import ActiveSkill, HostSkill, Replay, SkillKey
-from skillwire.catalog.render import ReplayText, fit_replay
-from skillwire.consent import ApprovalCallback, ConsentBackend
-from skillwire.consent.ask import ScopedCallback
+from skillwire.catalog import ActiveSkill, HostSkill, Replay, ReplayText, SkillKey, fit_replay
+from skillwire.consent import ApprovalCallback, ConsentBackend, ScopedCallback
 from skillwire.errors import SkillwireError
 from skillwire.host.config.file import ConfigWatch
 from skillwire.host.config.server import ServerConfig, UntrustedServer
@@ -48,10 +46,10 @@ from skillwire.trust import (
     Origin,
     Publisher,
     VerifiedFile,
+    granted_tools,
     may_execute,
     shown_digest,
 )
-from skillwire.trust.approval import granted_tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

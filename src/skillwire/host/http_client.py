@@ -37,8 +37,7 @@ from pydantic_core import from_json, to_json
 
 from skillwire.documents import check_json
 from skillwire.errors import LimitExceeded
-from skillwire.net import transport_words
-from skillwire.net.http import ssl_trust
+from skillwire.net import ssl_trust, transport_words
 from skillwire.telemetry import trace_context
 from skillwire.text import shown
 

@@ -258,7 +258,7 @@ class Inventory:
 
     async def _await_directories(self, places: Collection[LocalSource]) -> None:
         """Open directories when they are created."""
-        from skillwire.sources.directory.watch import await_directories
+        from skillwire.sources import await_directories
 
         by_path = {self.directories[place.origin]: place for place in places}
 

@@ -36,9 +36,7 @@ from pydantic import AnyUrl, ValidationError
 from skillwire.errors import SourceError
 from skillwire.host.logins import Login, LoginStore
 from skillwire.host.sdk import filter_sdk_logs
-from skillwire.net import check_target, transport_words
-from skillwire.net.addresses import is_loopback
-from skillwire.net.http import CappedBody, GuardedTransport
+from skillwire.net import CappedBody, GuardedTransport, check_target, is_loopback, transport_words
 from skillwire.text import redact, redact_url
 from skillwire.version import VERSION
 

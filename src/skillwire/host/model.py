@@ -11,9 +11,18 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from skillwire.catalog import SEARCH_TOOL, CatalogText, HostSkill, SkillKey, SkillTable, parse_query
-from skillwire.catalog.render import is_for_models, render_directory, render_found
-from skillwire.catalog.table import without_copies
+from skillwire.catalog import (
+    SEARCH_TOOL,
+    CatalogText,
+    HostSkill,
+    SkillKey,
+    SkillTable,
+    is_for_models,
+    parse_query,
+    render_directory,
+    render_found,
+    without_copies,
+)
 from skillwire.consent.ask import ScopedCallback
 from skillwire.errors import (
     ApprovalRequired,

@@ -40,8 +40,10 @@ from skillwire.trust import (
     Allowed,
     Decision,
     Denied,
+    LayerKind,
     Origin,
     Policy,
+    PolicyLayer,
     Publisher,
     Refusal,
     ResourceSet,
@@ -49,7 +51,6 @@ from skillwire.trust import (
     check_signature,
     resource_set,
 )
-from skillwire.trust.policy import LayerKind, PolicyLayer
 
 MACHINE_FILE: Final = Path(
     {

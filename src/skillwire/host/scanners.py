@@ -41,9 +41,10 @@ from skillwire.trust import (
     Scan,
     Scanner,
     VerifiedFile,
+    make_scan,
+    parse_sarif,
     shown_digest,
 )
-from skillwire.trust.scans import make_scan, parse_sarif
 
 Fetch: TypeAlias = Callable[[], Awaitable[Sequence[VerifiedFile]]]
 """Gives every file of a skill, verified."""
@@ -173,8 +174,7 @@ def run_scanner(
 
     A scan that is `decisive` for others than the user runs only programs that the user cannot replace.
     """
-    from skillwire.sandbox import SandboxPlan, find_bubblewrap
-    from skillwire.sandbox.bubblewrap import run, system_folders
+    from skillwire.sandbox import SandboxPlan, find_bubblewrap, run, system_folders
     from skillwire.sandbox.plan import SYSTEM
 
     program = scanner.command[0]

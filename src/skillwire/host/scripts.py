@@ -42,8 +42,7 @@ from skillwire.sandbox.plan import given, interpreter_for, newly_requested, prog
 from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
 from skillwire.text import counted, safe_line
-from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, shown_digest
-from skillwire.trust.fence import fence
+from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, fence, shown_digest
 
 if TYPE_CHECKING:
     from skillwire.host.wiring import HostComponents
@@ -305,7 +304,7 @@ def _resolve(
     runner: ScriptRunner, requested: Iterable[Grant], added: Iterable[str]
 ) -> tuple[frozenset[Grant], frozenset[Grant]]:
     """Return what a script asks for, and what the application grants to all; blocks."""
-    from skillwire.sandbox.bubblewrap import resolve_grant
+    from skillwire.sandbox import resolve_grant
 
     folder = str(runner.folder.resolve())
     places = state_paths()
@@ -327,7 +326,7 @@ def make_plan(
     limits: Limits,
 ) -> SandboxPlan:
     """The plan of a run, from what is on this machine; blocks."""
-    from skillwire.sandbox.bubblewrap import find_program, system_folders
+    from skillwire.sandbox import find_program, system_folders
     from skillwire.sandbox.packages import packages_folder, requirements_of
 
     what = f"{request.skill.handle}/{request.script}"
@@ -370,7 +369,7 @@ async def run_plan(
     on_command: Callable[[Sequence[str]], None] | None = None,
 ) -> tuple[RunResult, dict[str, bytes]]:
     """Run a plan in a thread; with `files`, in a folder that holds them. A caller that gives up ends it."""
-    from skillwire.sandbox.bubblewrap import run
+    from skillwire.sandbox import run
 
     stopped = threading.Event()
 

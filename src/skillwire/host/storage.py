@@ -30,8 +30,7 @@ from urllib.parse import quote, unquote
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog import HostSkill
-from skillwire.catalog.render import CatalogText
+from skillwire.catalog import CatalogText, HostSkill
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import make_folder, make_private, read_regular, unreadable, write_atomic
 from skillwire.limits import DEFAULT_LIMITS, Limits

@@ -13,8 +13,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from skillwire.catalog import HostSkill, SkillTable
-from skillwire.consent import ApprovalCallback, ConsentBackend, ConsentStore
-from skillwire.consent.ask import ScopedCallback
+from skillwire.consent import ApprovalCallback, ConsentBackend, ConsentStore, ScopedCallback
 from skillwire.errors import PolicyRefused, SkillwireError
 from skillwire.host.admin import HostAdmin, SkillFeed
 from skillwire.host.approver import Approver, Signatures

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skillwire.install.apply import InstallReport as InstallReport
     from skillwire.install.apply import StepResult as StepResult
     from skillwire.install.apply import StepWriter as StepWriter
+    from skillwire.install.apply import merge_reports as merge_reports
     from skillwire.install.candidates import Candidate as Candidate
     from skillwire.install.candidates import Check as Check
     from skillwire.install.candidates import FetchFailure as FetchFailure
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
     from skillwire.install.candidates import Freshness as Freshness
     from skillwire.install.candidates import OnCandidate as OnCandidate
     from skillwire.install.candidates import Proposal as Proposal
+    from skillwire.install.candidates import not_what_is_pinned as not_what_is_pinned
+    from skillwire.install.fetcher import ForeignSkill as ForeignSkill
     from skillwire.install.fetcher import SkillFetcher as SkillFetcher
+    from skillwire.install.fetcher import is_foreign_lock as is_foreign_lock
+    from skillwire.install.fetcher import parse_foreign_lock as parse_foreign_lock
     from skillwire.install.installer import Decide as Decide
     from skillwire.install.installer import Installer as Installer
     from skillwire.install.installer import RecordApprovals as RecordApprovals
+    from skillwire.install.lock import LOCK_NAME as LOCK_NAME
     from skillwire.install.lock import Extra as Extra
     from skillwire.install.lock import Lock as Lock
     from skillwire.install.lock import LockedFile as LockedFile
@@ -51,22 +57,28 @@ if TYPE_CHECKING:
     from skillwire.install.state import StateFiles as StateFiles
     from skillwire.install.state import Version as Version
     from skillwire.install.state import VersionStore as VersionStore
+    from skillwire.install.state import acceptance_key as acceptance_key
+    from skillwire.install.workspace import HostApprovals as HostApprovals
     from skillwire.install.workspace import PlanRun as PlanRun
     from skillwire.install.workspace import Workspace as Workspace
+    from skillwire.install.workspace import content_of as content_of
+    from skillwire.install.workspace import export_skills as export_skills
 
 export(
     __name__,
     {
-        "apply": "InstallReport StepResult StepWriter",
-        "candidates": "Candidate Check FetchFailure FetchResult Freshness OnCandidate Proposal",
-        "fetcher": "SkillFetcher",
+        "apply": "InstallReport StepResult StepWriter merge_reports",
+        "candidates": (
+            "Candidate Check FetchFailure FetchResult Freshness OnCandidate Proposal not_what_is_pinned"
+        ),
+        "fetcher": "ForeignSkill SkillFetcher is_foreign_lock parse_foreign_lock",
         "installer": "Decide Installer RecordApprovals",
-        "lock": "Extra Lock LockedFile LockedSkill Pin Powers format_lock parse_lock",
+        "lock": "LOCK_NAME Extra Lock LockedFile LockedSkill Pin Powers format_lock parse_lock",
         "plan": (
             "DiskState FileDifference Installation Link Missing Obstacle Plan Step StepKind Tree "
             "tree_differences"
         ),
-        "state": "Acceptance InstallState StateFiles Version VersionStore",
-        "workspace": "PlanRun Workspace",
+        "state": "Acceptance InstallState StateFiles Version VersionStore acceptance_key",
+        "workspace": "HostApprovals PlanRun Workspace content_of export_skills",
     },
 )

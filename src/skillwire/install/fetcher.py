@@ -26,7 +26,7 @@ import anyio.to_thread
 from skillwire.documents import DocumentError, read_json, read_yaml
 from skillwire.errors import FormatError, Issue, PolicyRefused, RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.files import expand_user
-from skillwire.host.policies import current_policy, log_decision
+from skillwire.host import current_policy, log_decision
 from skillwire.host.scanners import known_scans, scan_skill
 from skillwire.install.candidates import (
     Candidate,

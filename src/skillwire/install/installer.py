@@ -34,8 +34,7 @@ from skillwire.install.state import InstallState, Version, has_forgotten
 from skillwire.install.workspace import PlanRun, Workspace
 from skillwire.net import ArchiveFile
 from skillwire.text import shown
-from skillwire.trust import ALL_GRANTS, NO_GRANTS, NO_SIGNER, Grants, signer_words
-from skillwire.trust.signatures import confirms_signer
+from skillwire.trust import ALL_GRANTS, NO_GRANTS, NO_SIGNER, Grants, confirms_signer, signer_words
 
 
 class RecordApprovals(Protocol):

@@ -19,8 +19,14 @@ from skillwire.clients import BaseDirectories, Scope, agents, detect_agents, fin
 from skillwire.consent import ConsentStore, Key
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
 from skillwire.files import make_folder, read_regular, write_atomic
-from skillwire.host import LocalDirectory, ServerConfig, default_directories, state_paths
-from skillwire.host.directories import label_directories, origin_identities
+from skillwire.host import (
+    LocalDirectory,
+    ServerConfig,
+    default_directories,
+    label_directories,
+    origin_identities,
+    state_paths,
+)
 from skillwire.install.apply import StepResult, StepWriter, recover, write_tree
 from skillwire.install.candidates import Candidate, read_folder
 from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin, format_lock, parse_lock

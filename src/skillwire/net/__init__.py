@@ -8,20 +8,24 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.net.addresses import check_target as check_target
+    from skillwire.net.addresses import is_loopback as is_loopback
     from skillwire.net.archive import ArchiveFile as ArchiveFile
     from skillwire.net.archive import archive_file as archive_file
     from skillwire.net.archive import is_archive as is_archive
     from skillwire.net.archive import read_archive as read_archive
     from skillwire.net.archive import split_skills as split_skills
     from skillwire.net.archive import write_tar_gz as write_tar_gz
+    from skillwire.net.http import CappedBody as CappedBody
+    from skillwire.net.http import GuardedTransport as GuardedTransport
     from skillwire.net.http import open_client as open_client
+    from skillwire.net.http import ssl_trust as ssl_trust
     from skillwire.net.http import transport_words as transport_words
 
 export(
     __name__,
     {
-        "addresses": "check_target",
+        "addresses": "check_target is_loopback",
         "archive": "ArchiveFile archive_file is_archive read_archive split_skills write_tar_gz",
-        "http": "open_client transport_words",
+        "http": "CappedBody GuardedTransport open_client ssl_trust transport_words",
     },
 )

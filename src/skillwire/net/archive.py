@@ -21,8 +21,7 @@ from typing import Final, NamedTuple
 
 from skillwire.errors import FormatError, LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.skill import SKILL_FILE, check_files, safe_path
-from skillwire.skill.entries import folders_of, is_skill_file
+from skillwire.skill import SKILL_FILE, check_files, folders_of, is_skill_file, safe_path
 from skillwire.text import shown
 
 _ZIP: Final = b"PK"

@@ -56,8 +56,7 @@ from skillwire.registry.schema import (
 )
 from skillwire.registry.source import EVERY_CHANNEL, NO_CHANNEL, add_changes
 from skillwire.registry.store import Store, now
-from skillwire.server import Headers, Scope, Send, parse_json
-from skillwire.server.http.asgi import refuse_method, respond
+from skillwire.server import Headers, Scope, Send, parse_json, refuse_method, respond
 from skillwire.skill import SCHEME, SKILL_FILE, child_uri, digest_of, parse_digest, parse_uri, split_uri
 from skillwire.sources.wellknown import SCHEMA
 from skillwire.text import safe_line, shown

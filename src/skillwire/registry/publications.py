@@ -9,9 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, cast
 
 from skillwire.errors import FormatError, Issue, LimitExceeded, PolicyRefused, SkillNotFound
-from skillwire.host.config.file import OWN_REGISTRY
-from skillwire.host.policies import current_policy, log_decision
-from skillwire.host.scanners import known_scans, run_scanners
+from skillwire.host import OWN_REGISTRY, current_policy, known_scans, log_decision, run_scanners
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DYNAMIC,
@@ -22,6 +20,7 @@ from skillwire.skill import (
     SkillEntry,
     SkillResource,
     SkillUri,
+    check_portable,
     is_size,
     make_uri,
     parse_digest,
@@ -29,12 +28,13 @@ from skillwire.skill import (
     shown_uri,
     split_uri,
 )
-from skillwire.skill.files import check_portable
 from skillwire.text import shown
 from skillwire.trust import (
     AdmissionRequest,
+    LayerKind,
     Origin,
     Policy,
+    PolicyLayer,
     Purpose,
     SignatureVerdict,
     admit,
@@ -45,7 +45,6 @@ from skillwire.trust import (
     require,
     verify_file,
 )
-from skillwire.trust.policy import LayerKind, PolicyLayer
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")

@@ -17,9 +17,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from skillwire.catalog import Query
+from skillwire.catalog import Query, terms_of
 from skillwire.catalog.search import MOST_EXPANSIONS, SHORTEST_PREFIX, Document, SearchIndex, similar_terms
-from skillwire.catalog.tokenize import terms_of
 from skillwire.documents import JsonValue
 from skillwire.errors import FormatError, Severity, SkillNotFound, SourceError
 from skillwire.net import ArchiveFile, archive_file

@@ -29,8 +29,8 @@ from skillwire.sources import (
     Read,
     Root,
     Source,
+    resolve_conflicts,
 )
-from skillwire.sources.base import resolve_conflicts
 from skillwire.text import shown
 from skillwire.wire import DIRECTORY_READ_SETTING, EXTENSION_ID, QUERY_ID
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import anyio
 
 from skillwire.server.library import Catalog, SkillLibrary, skill_changes
-from skillwire.sources import Source
-from skillwire.sources.directory.watch import wait_until_idle
+from skillwire.sources import Source, wait_until_idle
 from skillwire.text import shown
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.skill.entries import DYNAMIC as DYNAMIC
+    from skillwire.skill.entries import MAX_NAME_LENGTH as MAX_NAME_LENGTH
     from skillwire.skill.entries import NO_SIZE as NO_SIZE
     from skillwire.skill.entries import SCHEME as SCHEME
     from skillwire.skill.entries import SKILL_FILE as SKILL_FILE
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
     from skillwire.skill.entries import child_uri as child_uri
     from skillwire.skill.entries import digest_of as digest_of
     from skillwire.skill.entries import file_conflicts as file_conflicts
+    from skillwire.skill.entries import folders_of as folders_of
+    from skillwire.skill.entries import is_digest as is_digest
     from skillwire.skill.entries import is_inside as is_inside
     from skillwire.skill.entries import is_plain as is_plain
     from skillwire.skill.entries import is_plain_path as is_plain_path
     from skillwire.skill.entries import is_size as is_size
+    from skillwire.skill.entries import is_skill_file as is_skill_file
     from skillwire.skill.entries import make_uri as make_uri
     from skillwire.skill.entries import name_issues as name_issues
     from skillwire.skill.entries import parse_digest as parse_digest
@@ -49,12 +53,19 @@ if TYPE_CHECKING:
     from skillwire.skill.fields import host_fields as host_fields
     from skillwire.skill.fields import read_fields as read_fields
     from skillwire.skill.files import DIRECTORY as DIRECTORY
+    from skillwire.skill.files import MANIFEST_FILE_BYTES as MANIFEST_FILE_BYTES
     from skillwire.skill.files import MARKDOWN as MARKDOWN
     from skillwire.skill.files import SkillDocument as SkillDocument
     from skillwire.skill.files import belongs_to_skill as belongs_to_skill
+    from skillwire.skill.files import check_portable as check_portable
+    from skillwire.skill.files import is_credential_name as is_credential_name
+    from skillwire.skill.files import is_linkable as is_linkable
+    from skillwire.skill.files import is_version_control as is_version_control
     from skillwire.skill.files import media_type as media_type
+    from skillwire.skill.files import new_skill_md as new_skill_md
     from skillwire.skill.files import parse_skill_md as parse_skill_md
     from skillwire.skill.lint import PROFILES as PROFILES
+    from skillwire.skill.lint import RESERVED_METADATA as RESERVED_METADATA
     from skillwire.skill.lint import Demand as Demand
     from skillwire.skill.lint import Profile as Profile
     from skillwire.skill.lint import lint_skill as lint_skill
@@ -64,14 +75,18 @@ export(
     __name__,
     {
         "entries": (
-            "DYNAMIC NO_SIZE SCHEME SKILL_FILE Dialect Digest DraftDetails Dynamic PathConflict SetDigest "
-            "SkillEntry SkillName SkillResource SkillUri UriParts check_files child_uri digest_of "
-            "file_conflicts is_inside is_plain is_plain_path is_size make_uri name_issues parse_digest "
-            "parse_name parse_set_digest parse_uri path_below safe_path set_digest shown_uri "
-            "skill_name_in skill_path skill_root split_uri"
+            "DYNAMIC MAX_NAME_LENGTH NO_SIZE SCHEME SKILL_FILE Dialect Digest DraftDetails Dynamic "
+            "PathConflict SetDigest SkillEntry SkillName SkillResource SkillUri UriParts check_files "
+            "child_uri digest_of file_conflicts folders_of is_digest is_inside is_plain is_plain_path "
+            "is_size is_skill_file make_uri name_issues parse_digest parse_name parse_set_digest "
+            "parse_uri path_below safe_path set_digest shown_uri skill_name_in skill_path skill_root "
+            "split_uri"
         ),
         "fields": "HostFields field_issues host_fields read_fields",
-        "files": "DIRECTORY MARKDOWN SkillDocument belongs_to_skill media_type parse_skill_md",
-        "lint": "PROFILES Demand Profile lint_skill unmet_demands",
+        "files": (
+            "DIRECTORY MANIFEST_FILE_BYTES MARKDOWN SkillDocument belongs_to_skill check_portable "
+            "is_credential_name is_linkable is_version_control media_type new_skill_md parse_skill_md"
+        ),
+        "lint": "PROFILES RESERVED_METADATA Demand Profile lint_skill unmet_demands",
     },
 )

@@ -23,8 +23,7 @@ from urllib.parse import urlsplit
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.limits import DEFAULT_LIMITS, MIB, Limits
 from skillwire.net import ArchiveFile
-from skillwire.skill import SKILL_FILE, belongs_to_skill, check_files, safe_path
-from skillwire.skill.entries import folders_of
+from skillwire.skill import SKILL_FILE, belongs_to_skill, check_files, folders_of, safe_path
 from skillwire.sources.reference import GIT_SCHEMES, SourceReference, is_commit
 from skillwire.text import redact_url, shown
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from skillwire.trust.approval import ResourceSet as ResourceSet
     from skillwire.trust.approval import approve as approve
     from skillwire.trust.approval import difference as difference
+    from skillwire.trust.approval import granted_tools as granted_tools
+    from skillwire.trust.approval import is_nested as is_nested
     from skillwire.trust.approval import looks_like_uri as looks_like_uri
     from skillwire.trust.approval import may_execute as may_execute
     from skillwire.trust.approval import requested_tools as requested_tools
@@ -41,8 +43,10 @@ if TYPE_CHECKING:
     from skillwire.trust.fence import Fenced as Fenced
     from skillwire.trust.fence import HiddenText as HiddenText
     from skillwire.trust.fence import Hiding as Hiding
+    from skillwire.trust.fence import fence as fence
     from skillwire.trust.fence import find_hidden_text as find_hidden_text
     from skillwire.trust.origin import LOCAL_LABEL as LOCAL_LABEL
+    from skillwire.trust.origin import MAX_LABEL_LENGTH as MAX_LABEL_LENGTH
     from skillwire.trust.origin import Origin as Origin
     from skillwire.trust.origin import OriginKind as OriginKind
     from skillwire.trust.origin import Patterns as Patterns
@@ -57,19 +61,26 @@ if TYPE_CHECKING:
     from skillwire.trust.policy import Refusal as Refusal
     from skillwire.trust.policy import Subject as Subject
     from skillwire.trust.policy import TeamApproval as TeamApproval
+    from skillwire.trust.policy import judge_steps as judge_steps
+    from skillwire.trust.policy import may_have as may_have
     from skillwire.trust.publishers import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
     from skillwire.trust.publishers import SIGNATURE_FILE as SIGNATURE_FILE
+    from skillwire.trust.publishers import InvalidSignatureFile as InvalidSignatureFile
     from skillwire.trust.publishers import Publisher as Publisher
+    from skillwire.trust.publishers import statement_of as statement_of
     from skillwire.trust.scans import Finding as Finding
     from skillwire.trust.scans import FindingLevel as FindingLevel
     from skillwire.trust.scans import Scan as Scan
     from skillwire.trust.scans import Scanner as Scanner
+    from skillwire.trust.scans import make_scan as make_scan
+    from skillwire.trust.scans import parse_sarif as parse_sarif
     from skillwire.trust.signatures import NO_SIGNER as NO_SIGNER
     from skillwire.trust.signatures import UNSIGNED as UNSIGNED
     from skillwire.trust.signatures import SignatureState as SignatureState
     from skillwire.trust.signatures import SignatureVerdict as SignatureVerdict
     from skillwire.trust.signatures import check_signature as check_signature
     from skillwire.trust.signatures import claimed_differences as claimed_differences
+    from skillwire.trust.signatures import confirms_signer as confirms_signer
     from skillwire.trust.signatures import sign_files as sign_files
     from skillwire.trust.signatures import signer_change as signer_change
     from skillwire.trust.signatures import signer_text as signer_text
@@ -83,6 +94,7 @@ if TYPE_CHECKING:
     from skillwire.trust.verify import VerifiedSkill as VerifiedSkill
     from skillwire.trust.verify import check_entry as check_entry
     from skillwire.trust.verify import excess as excess
+    from skillwire.trust.verify import frontmatter_differences as frontmatter_differences
     from skillwire.trust.verify import manifest_issues as manifest_issues
     from skillwire.trust.verify import shown_path as shown_path
     from skillwire.trust.verify import skill_file as skill_file
@@ -98,23 +110,24 @@ export(
         ),
         "approval": (
             "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind Execution FileChange Grants HeldSkill "
-            "Reason ResourceSet approve difference looks_like_uri may_execute requested_tools "
-            "resource_set seen_digest seen_set shown_digest"
+            "Reason ResourceSet approve difference granted_tools is_nested looks_like_uri may_execute "
+            "requested_tools resource_set seen_digest seen_set shown_digest"
         ),
-        "fence": "Fenced HiddenText Hiding find_hidden_text",
-        "origin": "LOCAL_LABEL Origin OriginKind Patterns git_name url_name",
+        "fence": "Fenced HiddenText Hiding fence find_hidden_text",
+        "origin": "LOCAL_LABEL MAX_LABEL_LENGTH Origin OriginKind Patterns git_name url_name",
         "policy": (
-            "NO_POLICY LayerKind Permission Policy PolicyLayer PolicyPublisher Refusal Subject TeamApproval"
+            "NO_POLICY LayerKind Permission Policy PolicyLayer PolicyPublisher Refusal Subject "
+            "TeamApproval judge_steps may_have"
         ),
-        "publishers": "MAX_BUNDLE_BYTES SIGNATURE_FILE Publisher",
-        "scans": "Finding FindingLevel Scan Scanner",
+        "publishers": "MAX_BUNDLE_BYTES SIGNATURE_FILE InvalidSignatureFile Publisher statement_of",
+        "scans": "Finding FindingLevel Scan Scanner make_scan parse_sarif",
         "signatures": (
             "NO_SIGNER UNSIGNED SignatureState SignatureVerdict check_signature claimed_differences "
-            "sign_files signer_change signer_text signer_words skill_files"
+            "confirms_signer sign_files signer_change signer_text signer_words skill_files"
         ),
         "verify": (
             "CheckedEntry DirectoryView Excess ListedChild VerifiedFile VerifiedSkill check_entry excess "
-            "manifest_issues shown_path skill_file verify_file verify_skill_md"
+            "frontmatter_differences manifest_issues shown_path skill_file verify_file verify_skill_md"
         ),
     },
 )

@@ -23,8 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from skillwire.errors import FormatError
-from skillwire.skill import DYNAMIC, Digest, SkillEntry, path_below, skill_root
-from skillwire.skill.files import is_version_control
+from skillwire.skill import DYNAMIC, Digest, SkillEntry, is_version_control, path_below, skill_root
 from skillwire.trust.publishers import (
     PAYLOAD_TYPE,
     SIGNATURE_FILE,

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
+    from skillwire.ui.app import CombinedApp as CombinedApp
     from skillwire.ui.app import ReviewApp as ReviewApp
 
 export(
     __name__,
     {
-        "app": "ReviewApp",
+        "app": "CombinedApp ReviewApp",
     },
     extra="ui",
 )

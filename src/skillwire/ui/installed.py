@@ -15,8 +15,7 @@ from anyio import to_thread
 
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.host import FileComparison
-from skillwire.install import Freshness, StepKind, Tree, tree_differences
-from skillwire.install.state import acceptance_key
+from skillwire.install import Freshness, StepKind, Tree, acceptance_key, tree_differences
 from skillwire.skill import SkillUri
 from skillwire.trust import ChangeKind, Grants, signer_change, signer_words
 

@@ -19,8 +19,7 @@ from markupsafe import Markup
 from skillwire.consent import State
 from skillwire.consent.ask import UNCHECKED
 from skillwire.errors import SkillwireError
-from skillwire.host import SkillReview
-from skillwire.host.scanners import scan_revision
+from skillwire.host import SkillReview, scan_revision
 from skillwire.install.lock import is_script
 from skillwire.limits import MIB
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root

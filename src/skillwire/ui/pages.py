@@ -15,8 +15,7 @@ from skillwire.consent import State
 from skillwire.documents import is_object
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host import ConnectionStatus
-from skillwire.install import LockedFile
-from skillwire.install.state import acceptance_key
+from skillwire.install import LockedFile, acceptance_key
 from skillwire.skill import SKILL_FILE, parse_digest
 from skillwire.text import human_size, safe_line
 from skillwire.ui.code import LINE_CHARS, Part, reveal, scan_rows, show_comparison, show_text

@@ -29,6 +29,7 @@ from skillwire.skill import (
     SkillEntry,
     SkillResource,
     SkillUri,
+    is_digest,
     is_plain,
     is_size,
     parse_digest,
@@ -36,7 +37,6 @@ from skillwire.skill import (
     shown_uri,
     skill_root,
 )
-from skillwire.skill.entries import is_digest
 from skillwire.trust import manifest_issues
 
 EXTENSION_ID = "io.modelcontextprotocol/skills"

@@ -36,9 +36,13 @@ from skillwire.skill import (
     skill_name_in,
     unmet_demands,
 )
-from skillwire.trust import SIGNATURE_FILE, claimed_differences, find_hidden_text
-from skillwire.trust.publishers import InvalidSignatureFile
-from skillwire.trust.verify import frontmatter_differences
+from skillwire.trust import (
+    SIGNATURE_FILE,
+    InvalidSignatureFile,
+    claimed_differences,
+    find_hidden_text,
+    frontmatter_differences,
+)
 
 _META_PREFIX: Final = "io.modelcontextprotocol.skills/"
 

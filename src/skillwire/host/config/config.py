@@ -29,7 +29,7 @@ from skillwire.host.config.text import (
 from skillwire.host.directories import LocalDirectory, bundled_directory, project_directory, state_paths
 from skillwire.host.state import ServerState
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.sources.process import anchored_program
+from skillwire.sources import anchored_program
 from skillwire.text import shown
 from skillwire.trust import ApprovalMode, Publisher
 

@@ -42,8 +42,7 @@ from skillwire.host.importers.base import (
 )
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import digest_of
-from skillwire.trust import LOCAL_LABEL
-from skillwire.trust.origin import MAX_LABEL_LENGTH
+from skillwire.trust import LOCAL_LABEL, MAX_LABEL_LENGTH
 
 _CLAUDE_SKILL: Final = re.compile(r"Skill\(([^()\s:*]+)(?::\*| \*)?\)")
 _GEMINI_VARIABLE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, TypeAlias
 
-from skillwire.access import AccessRefusal, C, Identity, RateLimit
-from skillwire.access.identity import METADATA_PATH
+from skillwire.access import METADATA_PATH, AccessRefusal, C, Identity, RateLimit
 from skillwire.errors import SkillwireError, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server.http.asgi import (

@@ -38,6 +38,7 @@ from skillwire.trust import (
     MAX_BUNDLE_BYTES,
     SIGNATURE_FILE,
     Hiding,
+    InvalidSignatureFile,
     Publisher,
     SignatureVerdict,
     check_signature,
@@ -45,8 +46,8 @@ from skillwire.trust import (
     find_hidden_text,
     sign_files,
     skill_files,
+    statement_of,
 )
-from skillwire.trust.publishers import InvalidSignatureFile, statement_of
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from typing import Final, NamedTuple, NewType
 
 from skillwire.errors import FormatError, SourceError
 from skillwire.files import expand_user
-from skillwire.skill import Digest, SkillResource, SkillUri, make_uri, shown_uri
-from skillwire.skill.files import is_linkable
+from skillwire.skill import Digest, SkillResource, SkillUri, is_linkable, make_uri, shown_uri
 from skillwire.text import shown
 
 # The directories below the home in which agents keep a user's skills.

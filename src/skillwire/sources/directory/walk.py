@@ -19,11 +19,11 @@ from skillwire.skill import (
     SkillUri,
     belongs_to_skill,
     child_uri,
+    is_credential_name,
     is_plain_path,
     make_uri,
     shown_uri,
 )
-from skillwire.skill.files import is_credential_name
 from skillwire.sources.base import Problem
 from skillwire.sources.directory.builder import (
     FoundFile,
