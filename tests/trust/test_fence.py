@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sample_entries import DEMO, LOCAL
 from skillwire.trust import Origin
-from skillwire.trust import fence as fence_module
 from skillwire.trust.fence import fence, neutralize
+from skillwire.trust.fence import fence as fence_module
 
 BOUNDARY = re.compile(r"<(?:untrusted|local)_skill\w*?_([0-9a-f]{16}) ")
 

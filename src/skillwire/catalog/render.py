@@ -34,9 +34,9 @@ from skillwire.trust import (
     Origin,
     VerifiedFile,
     VerifiedSkill,
-    fence,
     shown_path,
 )
+from skillwire.trust.fence import fence
 
 LOAD_TOOL = "load_skill"
 READ_TOOL = "read_skill_file"

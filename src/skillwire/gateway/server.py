@@ -63,11 +63,11 @@ from skillwire.trust import (
     admit,
     admit_script,
     check_entry,
-    fence,
     require,
     shown_digest,
     verify_file,
 )
+from skillwire.trust.fence import fence
 from skillwire.version import VERSION
 from skillwire.wire import METHOD_GET
 

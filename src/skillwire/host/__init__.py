@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     from skillwire.host.config.server import parse_server as parse_server
     from skillwire.host.config.server import seen_digest as seen_digest
     from skillwire.host.config.text import ConfigText as ConfigText
+    from skillwire.host.config.text import ProfileText as ProfileText
     from skillwire.host.config.text import PublisherText as PublisherText
     from skillwire.host.config.text import ServerAddress as ServerAddress
+    from skillwire.host.config.text import ServerText as ServerText
+    from skillwire.host.config.text import SourceText as SourceText
     from skillwire.host.config.text import with_disabled as with_disabled
     from skillwire.host.config.text import write_config as write_config
     from skillwire.host.directories import DEFAULT_FOLDERS as DEFAULT_FOLDERS
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from skillwire.host.host import open_in_thread as open_in_thread
     from skillwire.host.host import run_sync as run_sync
     from skillwire.host.importers.base import ClientFile as ClientFile
+    from skillwire.host.importers.base import FileContents as FileContents
     from skillwire.host.importers.base import ImportedServer as ImportedServer
     from skillwire.host.importers.base import Reader as Reader
     from skillwire.host.importers.readers import FoundServer as FoundServer
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
     from skillwire.host.model import Tool as Tool
     from skillwire.host.model import ToolResult as ToolResult
     from skillwire.host.policies import LoadedPolicy as LoadedPolicy
+    from skillwire.host.policies import SignedApproval as SignedApproval
     from skillwire.host.policies import current_policy as current_policy
     from skillwire.host.policies import log_decision as log_decision
     from skillwire.host.policies import policy_log as policy_log
@@ -132,19 +137,24 @@ export(
         "config.server": (
             "ConfigTable Era SeenFile ServerConfig TrustedFiles UntrustedServer parse_server seen_digest"
         ),
-        "config.text": "ConfigText PublisherText ServerAddress with_disabled write_config",
+        "config.text": (
+            "ConfigText ProfileText PublisherText ServerAddress ServerText SourceText with_disabled "
+            "write_config"
+        ),
         "directories": (
             "DEFAULT_FOLDERS LocalDirectory StatePaths default_directories label_directories "
             "origin_identities project_directory state_paths"
         ),
         "host": "LoadedSkill SkillHost SlashCommand open_in_thread run_sync",
-        "importers.base": "ClientFile ImportedServer Reader",
+        "importers.base": "ClientFile FileContents ImportedServer Reader",
         "importers.readers": "FoundServer client_files find_servers",
         "loader": "OnPreview SkillFiles",
         "login_flow": "LoginTokens",
         "logins": "Keyring Login LoginStore",
         "model": "Handler ReadCallback ReadRequest Tool ToolResult",
-        "policies": "LoadedPolicy current_policy log_decision policy_log store_signed_approvals",
+        "policies": (
+            "LoadedPolicy SignedApproval current_policy log_decision policy_log store_signed_approvals"
+        ),
         "scanners": "known_scans run_scanners scan_revision",
         "scripts": "ScriptCallback ScriptRequest ScriptResult ScriptRunner",
         "search": "SearchMatch",

@@ -42,7 +42,8 @@ from skillwire.sandbox.plan import given, interpreter_for, newly_requested, prog
 from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
 from skillwire.text import counted, safe_line
-from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, fence, shown_digest
+from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, shown_digest
+from skillwire.trust.fence import fence
 
 if TYPE_CHECKING:
     from skillwire.host.wiring import HostComponents

@@ -22,7 +22,8 @@ from skillwire.host.sources import HostSources, ServerSource
 from skillwire.host.state import ConnectionStatus
 from skillwire.host.styles.base import RenderContext
 from skillwire.text import clean_line, shown
-from skillwire.trust import Execution, Origin, Reason, fence, may_execute
+from skillwire.trust import Execution, Origin, Reason, may_execute
+from skillwire.trust.fence import fence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from skillwire.trust.fence import Fenced as Fenced
     from skillwire.trust.fence import HiddenText as HiddenText
     from skillwire.trust.fence import Hiding as Hiding
-    from skillwire.trust.fence import fence as fence
     from skillwire.trust.fence import find_hidden_text as find_hidden_text
     from skillwire.trust.origin import LOCAL_LABEL as LOCAL_LABEL
     from skillwire.trust.origin import MAX_LABEL_LENGTH as MAX_LABEL_LENGTH
@@ -113,7 +112,7 @@ export(
             "Reason ResourceSet approve difference granted_tools is_nested looks_like_uri may_execute "
             "requested_tools resource_set seen_digest seen_set shown_digest"
         ),
-        "fence": "Fenced HiddenText Hiding fence find_hidden_text",
+        "fence": "Fenced HiddenText Hiding find_hidden_text",
         "origin": "LOCAL_LABEL MAX_LABEL_LENGTH Origin OriginKind Patterns git_name url_name",
         "policy": (
             "NO_POLICY LayerKind Permission Policy PolicyLayer PolicyPublisher Refusal Subject "

@@ -13,7 +13,8 @@ from skillwire.host.styles.base import Actions, RenderContext, Style, ToolAction
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, SkillUri, path_below, skill_root
 from skillwire.text import clean_line
-from skillwire.trust import Fenced, VerifiedFile, VerifiedSkill, fence, shown_path
+from skillwire.trust import Fenced, VerifiedFile, VerifiedSkill, shown_path
+from skillwire.trust.fence import fence
 
 
 @dataclass(frozen=True, slots=True)
