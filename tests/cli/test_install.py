@@ -19,7 +19,7 @@ from install.workspaces import tree_of, write_skill
 from served import serving_http
 from skillwire.cli import install_setup
 from skillwire.errors import SourceError
-from skillwire.install import StateFiles, fetcher
+from skillwire.install import StateFiles
 from skillwire.install.fetcher import ForeignSkill
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.skill import parse_set_digest
@@ -362,7 +362,7 @@ def test_a_digest_that_toolhive_pinned_must_match(run: Run, monkeypatch: pytest.
     """Its sources are repositories on the network: a folder stands in for one here."""
     wrong = parse_set_digest("sha256:" + "0" * 64)
     rows = (ForeignSkill("notes", str(TEAM), wrong), ForeignSkill("oci", problem="is in an OCI registry"))
-    monkeypatch.setattr(fetcher, "parse_foreign_lock", lambda text, name: rows)
+    monkeypatch.setattr("skillwire.install.parse_foreign_lock", lambda text, name: rows)
     Path("toolhive.lock.yaml").write_text("version: 1\n")
     ended = run("add", "./toolhive.lock.yaml", "--yes")
     assert ended.code == 4
@@ -372,7 +372,7 @@ def test_a_digest_that_toolhive_pinned_must_match(run: Run, monkeypatch: pytest.
     right = run("add", TEAM, "--json").out
     digest = parse_set_digest(json.loads(right)["proposed"][0]["digest"])
     monkeypatch.setattr(
-        fetcher, "parse_foreign_lock", lambda text, name: (ForeignSkill("notes", str(TEAM), digest),)
+        "skillwire.install.parse_foreign_lock", lambda text, name: (ForeignSkill("notes", str(TEAM), digest),)
     )
     assert run("add", "./toolhive.lock.yaml", "--yes").code == 0
 

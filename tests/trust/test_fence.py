@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sample_entries import DEMO, LOCAL
 from skillwire.trust import Origin
 from skillwire.trust.fence import fence, neutralize
-from skillwire.trust.fence import fence as fence_module
 
 BOUNDARY = re.compile(r"<(?:untrusted|local)_skill\w*?_([0-9a-f]{16}) ")
 
@@ -162,7 +161,7 @@ def test_a_boundary_depends_on_the_text_and_on_the_salt_alone() -> None:
 @pytest.mark.requirement("SEC-1")
 def test_a_boundary_never_occurs_in_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     # With boundaries of one digit a text can name its own, and another one is taken.
-    monkeypatch.setattr(fence_module, "_BOUNDARY_LENGTH", 1)
+    monkeypatch.setattr("skillwire.trust.fence._BOUNDARY_LENGTH", 1)
     body = "0123456789ABCDE"
     assert all(fenced(body + "x" * number).startswith("<untrusted_skill_f ") for number in range(40))
 

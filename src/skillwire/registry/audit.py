@@ -1,8 +1,8 @@
 """The audit log of a registry and of the gateways that share its store: append-only, in chains.
 
 Each writer has a chain of its own, in which a line is bound to all lines before it by a hash: the registry
-itself, whose lines are part of the transactions that they describe, and every gateway (`gateway_audit.py`).
-So gateways wait neither for each other nor for publishers.
+itself, whose lines are part of the transactions that they describe, and every gateway. So gateways
+wait neither for each other nor for publishers.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@
 6. The digest is the entry's (VER-1).
 7. The frontmatter of `SKILL.md` is the entry's, field by field, for a dynamic skill too (VER-2).
 
-`check_entry` takes steps 1 and 2, `verify_file` steps 3 to 6, `verify_skill_md` steps 3 to 7; `directory.py`
-removes what a directory read shows beyond the entry (VER-4). The host decides when to fetch (VER-5) and to
-refresh (VER-6), and what counts as a load (VER-7).
+`check_entry` takes steps 1 and 2, `verify_file` steps 3 to 6, `verify_skill_md` steps 3 to 7;
+`filter_directory` removes what a directory read shows beyond the entry (VER-4). The host decides when to
+fetch (VER-5) and to refresh (VER-6), and what counts as a load (VER-7).
 
 Passing only means that the server is consistent. It does not mean that a skill is harmless, or say who wrote
 it, and no message here suggests that (VER-8).
