@@ -129,7 +129,6 @@ async def test_over_stdio_what_the_user_granted_runs(place: Path) -> None:
         return True
 
     folder = place / "work"
-    folder.mkdir()
     runner = ScriptRunner(folder=folder, ask=agree)
     async with SkillHost(directories=[skill.parent], runner=runner, watch=False) as host:
         await host.scripts.run("pdf", "scripts/run.py", files={})
