@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,21 +69,24 @@ class Browser:
 def chromium() -> Generator[Browser]:
     """A browser that ends with the test."""
     folder = node_environment("browser")
-    process = subprocess.Popen(
-        [find_node().node, str(_DRIVER), str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield Browser(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
+    # Unpacked into a folder of its own: in a shared one, another process may have unpacked half of it.
+    with tempfile.TemporaryDirectory(prefix="skillwire-browser-", ignore_cleanup_errors=True) as unpacked:
+        process = subprocess.Popen(
+            [find_node().node, str(_DRIVER), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": unpacked},
+        )
         try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+            yield Browser(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()

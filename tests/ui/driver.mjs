@@ -9,16 +9,19 @@ const { chromium } = require("playwright-core");
 const unpacked = (await import(pathToFileURL(require.resolve("@sparticuz/chromium")))).default;
 const axe = require("axe-core").source;
 
+// Milliseconds until a test fails that would otherwise wait for ever, also on a busy machine.
+const PATIENCE = 300000;
 const browser = await chromium.launch({
   executablePath: await unpacked.executablePath(),
   args: [...unpacked.args.filter((flag) => flag !== "--single-process" && flag !== "--no-zygote"), "--no-sandbox"],
+  timeout: PATIENCE,
 });
 const pages = new Map();
 
 async function open({ options }) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  page.setDefaultTimeout(60000);
+  page.setDefaultTimeout(PATIENCE);
   const seen = { requests: [], errors: [], dialogs: [] };
   context.on("request", (request) => seen.requests.push(request.url()));
   page.on("pageerror", (error) => seen.errors.push(String(error)));
@@ -43,7 +46,7 @@ const acts = {
   wait: ({ page }, [selector, state]) => page.waitForSelector(selector, { state: state ?? "visible" }).then(() => null),
   wait_for: async ({ page }, [expression]) => {
     // Not `waitForFunction`: it evaluates text in the page, whose policy forbids that.
-    for (const end = Date.now() + 60000; Date.now() < end; await new Promise((done) => setTimeout(done, 50))) {
+    for (const end = Date.now() + PATIENCE; Date.now() < end; await new Promise((done) => setTimeout(done, 50))) {
       if (await page.evaluate(expression)) return;
     }
     throw new Error(`${expression} did not become true`);
@@ -53,7 +56,7 @@ const acts = {
   hold: ({ page, held }, [path]) => page.route((url) => url.pathname.endsWith(path), (route) => { held.push(route); }, { times: 1 }),
   fail: ({ page, held }, [path]) => page.route((url) => url.pathname.endsWith(path), (route) => { held.push(route); return route.abort(); }, { times: 1 }),
   held: async ({ held }) => {
-    for (const end = Date.now() + 60000; !held.length && Date.now() < end; await new Promise((done) => setTimeout(done, 20)));
+    for (const end = Date.now() + PATIENCE; !held.length && Date.now() < end; await new Promise((done) => setTimeout(done, 20)));
     if (!held.shift()) throw new Error("no such request was made");
   },
   url: ({ page }) => page.url(),
