@@ -258,6 +258,30 @@ def test_a_manifest_that_is_not_well_formed_is_refused(manifest: object):
         parse_publication(manifest)
 
 
+@pytest.mark.parametrize(("count", "size"), [(513, 1), (2, 9 << 20)])
+def test_a_version_that_is_too_large_is_refused_by_its_manifest_alone(count: int, size: int):
+    rows = [FileRow("SKILL.md", digest_of(b""), size)]
+    rows += [FileRow(f"{number}.md", digest_of(b""), size) for number in range(1, count)]
+    with pytest.raises(LimitExceeded, match="at most 512 files and 16,777,216 bytes can be published"):
+        publication_of("acme", "1.0.0", "stable", rows)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("SKILL.md", "is listed twice"),
+        ("SKILL.md/x", "lies below a file"),
+        ("../x", "is not a plain path"),
+        ("aux.md", "the name of a device"),
+        ("skill.md", "are the same name"),
+    ],
+)
+def test_a_version_that_not_everybody_could_install_is_refused(path: str, reason: str):
+    rows = [FileRow(one, digest_of(b""), 0) for one in ("SKILL.md", path)]
+    with pytest.raises(FormatError, match=reason):
+        publication_of("acme", "1.0.0", "stable", rows)
+
+
 def test_a_false_size_is_refused(store: Store):
     data = skill_md("pdf", "x")
     publishing = Publishing(store)
