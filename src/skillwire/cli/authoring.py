@@ -1,20 +1,24 @@
-"""`skillwire new`, `lint` and `sign`: start a skill, check and repair it, and sign it as its publisher."""
+"""`skillwire new`, `lint`, `sign` and `publish`: start a skill, check and repair it, sign it, publish it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE
 from skillwire.cli.host_options import HostOptions, with_host
-from skillwire.cli.output import counted, info, printable, write
-from skillwire.errors import Severity, SourceError, UsageError
+from skillwire.cli.output import Screen, counted, error, info, printable, show_json, write
+from skillwire.cli.registry import open_store, operator, store_url
+from skillwire.errors import InstalledInPart, Severity, SourceError, UsageError
 from skillwire.skill import PROFILES, SKILL_FILE, new_skill_md
 from skillwire.skill.lint_report import REPORTS, as_text, issues_of, without
 from skillwire.sources.directory.authoring import FileFix, find_fixes, lint_paths
 
 if TYPE_CHECKING:
     from skillwire.host import SkillHost
+    from skillwire.registry import LintedSkill, Published, PublishResult
     from skillwire.trust import Publisher, SignatureVerdict
 
 _ISSUES_FOUND = 1
@@ -288,3 +292,88 @@ def password(variable: str | None) -> bytes | None:
     if not value:
         raise UsageError(f"{variable} is not set: put the password into it")
     return value.encode("utf-8")
+
+
+def publish(
+    *,
+    paths: tuple[str, ...],
+    to: str | None,
+    store: str | None,
+    namespace: str | None,
+    channel: str | None,
+    release: str | None,
+    promote: bool,
+    expect: str | None,
+    sign_key: Path | None,
+    policy: tuple[Path, ...],
+    as_json: bool,
+) -> int:
+    """Publish each skill, over HTTP or into a store."""
+    url = store_url(store) if to is None else store
+    if (to is None) == (url is None):
+        raise UsageError("say where: --to URL for a registry, or --store URL for its database")
+    database = None if url is None else open_store(url)
+    if database is not None and namespace is None:
+        raise UsageError("a store needs --namespace NAME")
+    if policy:
+        if database is None:
+            raise UsageError("--policy is for --store: a registry obeys the policy of its own machine")
+        from skillwire.host.policies import set_policy_files
+
+        set_policy_files(policy)
+    from skillwire.registry import publish_each, publish_over_http, publish_to_store
+
+    def publish_one(folder: LintedSkill) -> Published:
+        where, pointing = namespace or "", channel or "stable"
+        if database is not None:
+            return publish_to_store(
+                folder,
+                database,
+                namespace=where,
+                channel=pointing,
+                promote=promote,
+                expect=expect,
+                by=operator(),
+            )
+        token = os.environ.get(REGISTRY_TOKEN_VARIABLE)
+        return publish_over_http(
+            folder, to or "", namespace=where, channel=pointing, promote=promote, expect=expect, token=token
+        )
+
+    outcomes: list[PublishResult] = []
+    for outcome in publish_each(map(Path, paths), publish_one, version=release, sign_key=sign_key):
+        outcomes.append(outcome)
+        if not as_json:
+            _show_outcome(outcome, promote=promote)
+    if as_json:
+        show_json(
+            {
+                "published": [_published(one.published) for one in outcomes if one.published],
+                "failed": [{"path": one.path, "error": str(one.error)} for one in outcomes if one.error],
+            }
+        )
+    errors = [one.error for one in outcomes if one.error]
+    if errors and len(errors) < len(outcomes):
+        return InstalledInPart.exit_code
+    return errors[0].exit_code if errors else 0
+
+
+def _published(done: Published) -> dict[str, object]:
+    return {"skill": f"{done.namespace}/{done.name}", **done.as_json()}
+
+
+def _show_outcome(outcome: PublishResult, *, promote: bool) -> None:
+    done = outcome.published
+    if done is None:
+        error(f"{printable(outcome.path)} is not published: {outcome.error}")
+        return
+    what = ("Published ", "green") if done.is_new else "Already published: "
+    Screen().line(what, f"{printable(f'{done.namespace}/{done.name} {done.version}')}  {done.set_digest}")
+    if promote and done.listed not in (None, done.version):
+        skill = f"{done.namespace}/{done.name} {done.version} --channel {done.channel}"
+        info(
+            printable(
+                f"{done.channel} stays at {done.listed}, which is later. To go back: "
+                f"skillwire registry promote {skill}"
+            )
+        )

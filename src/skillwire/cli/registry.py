@@ -1,4 +1,4 @@
-"""`skillwire publish` and `skillwire registry`: versions of skills for many readers."""
+"""`skillwire registry`: versions of skills for many readers, in a database."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE, STORE_VARIABLE
-from skillwire.cli.output import Screen, counted, error, human_size, info, printable, show_json, write
-from skillwire.errors import InstalledInPart, SourceError, UsageError
+from skillwire.cli.output import Screen, counted, human_size, info, printable, show_json, write
+from skillwire.errors import SourceError, UsageError
 from skillwire.version import pip_command
 
 if TYPE_CHECKING:
-    from skillwire.registry import LintedSkill, Published, PublishResult, Store
+    from skillwire.registry import Store
 
 _DAMAGED = 6
 _REPORT_SECONDS = 5.0
@@ -39,91 +39,6 @@ def open_store(given: str | None) -> Store:
     from skillwire.registry import DEFAULT_URL, Store
 
     return Store(store_url(given) or DEFAULT_URL)
-
-
-def publish(
-    *,
-    paths: tuple[str, ...],
-    to: str | None,
-    store: str | None,
-    namespace: str | None,
-    channel: str | None,
-    release: str | None,
-    promote: bool,
-    expect: str | None,
-    sign_key: Path | None,
-    policy: tuple[Path, ...],
-    as_json: bool,
-) -> int:
-    """Publish each skill, over HTTP or into a store."""
-    url = store_url(store) if to is None else store
-    if (to is None) == (url is None):
-        raise UsageError("say where: --to URL for a registry, or --store URL for its database")
-    database = None if url is None else open_store(url)
-    if database is not None and namespace is None:
-        raise UsageError("a store needs --namespace NAME")
-    if policy:
-        if database is None:
-            raise UsageError("--policy is for --store: a registry obeys the policy of its own machine")
-        from skillwire.host.policies import set_policy_files
-
-        set_policy_files(policy)
-    from skillwire.registry import publish_each, publish_over_http, publish_to_store
-
-    def publish_one(folder: LintedSkill) -> Published:
-        where, pointing = namespace or "", channel or "stable"
-        if database is not None:
-            return publish_to_store(
-                folder,
-                database,
-                namespace=where,
-                channel=pointing,
-                promote=promote,
-                expect=expect,
-                by=_operator(),
-            )
-        token = os.environ.get(REGISTRY_TOKEN_VARIABLE)
-        return publish_over_http(
-            folder, to or "", namespace=where, channel=pointing, promote=promote, expect=expect, token=token
-        )
-
-    outcomes: list[PublishResult] = []
-    for outcome in publish_each(map(Path, paths), publish_one, version=release, sign_key=sign_key):
-        outcomes.append(outcome)
-        if not as_json:
-            _show_outcome(outcome, promote=promote)
-    if as_json:
-        show_json(
-            {
-                "published": [_published(one.published) for one in outcomes if one.published],
-                "failed": [{"path": one.path, "error": str(one.error)} for one in outcomes if one.error],
-            }
-        )
-    errors = [one.error for one in outcomes if one.error]
-    if errors and len(errors) < len(outcomes):
-        return InstalledInPart.exit_code
-    return errors[0].exit_code if errors else 0
-
-
-def _published(done: Published) -> dict[str, object]:
-    return {"skill": f"{done.namespace}/{done.name}", **done.as_json()}
-
-
-def _show_outcome(outcome: PublishResult, *, promote: bool) -> None:
-    done = outcome.published
-    if done is None:
-        error(f"{printable(outcome.path)} is not published: {outcome.error}")
-        return
-    what = ("Published ", "green") if done.is_new else "Already published: "
-    Screen().line(what, f"{printable(f'{done.namespace}/{done.name} {done.version}')}  {done.set_digest}")
-    if promote and done.listed not in (None, done.version):
-        skill = f"{done.namespace}/{done.name} {done.version} --channel {done.channel}"
-        info(
-            printable(
-                f"{done.channel} stays at {done.listed}, which is later. To go back: "
-                f"skillwire registry promote {skill}"
-            )
-        )
 
 
 def init(*, store: str | None, as_json: bool) -> None:
@@ -346,7 +261,7 @@ def namespace(
     if signer is not None:
         required = (signer, read_pem(key) if key else None, read_pem(root) if root else None)
     quota = None if quota_mb is None else quota_mb * 1_000_000
-    Publishing(open_store(store)).set_namespace(name, quota_bytes=quota, signer=required, by=_operator())
+    Publishing(open_store(store)).set_namespace(name, quota_bytes=quota, signer=required, by=operator())
     if as_json:
         show_json({"namespace": name})
     else:
@@ -584,7 +499,7 @@ def _run(command: str, given: Mapping[str, object], store: str | None, to: str |
         return administrate(to, command, given, token=os.environ.get(REGISTRY_TOKEN_VARIABLE))
     from skillwire.registry import Administration
 
-    return Administration(open_store(store)).run(command, given, by=_operator())
+    return Administration(open_store(store)).run(command, given, by=operator())
 
 
 def _cells(*values: object) -> tuple[str, ...]:
@@ -598,7 +513,7 @@ def _skill(text: str) -> dict[str, str]:
     return {"namespace": namespace, "name": name}
 
 
-def _operator() -> str:
+def operator() -> str:
     """The operator of the store, as the audit log names them."""
     try:
         return f"operator:{getpass.getuser()}"

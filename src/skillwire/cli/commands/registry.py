@@ -39,7 +39,7 @@ def _administration(name: str, help: str, *takes: Argument | Option, examples: M
 COMMANDS: Final = (
     command(
         "publish",
-        "registry:publish",
+        "authoring:publish",
         "Publish skills to a registry\n\n"
         "A path is a skill, or a folder of skills; nested skills are published too, each as a skill of its "
         "own. What lint calls an error is not published, and the others are. Only the files that the "
