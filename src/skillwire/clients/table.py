@@ -32,7 +32,6 @@ def _client(
     *,
     inside: tuple[str, ...] = (),
     built_in: str = "",
-    config: ClientConfig | None = None,
 ) -> Client:
     """A row. Without signs, the client is where the folder above its folder of skills is."""
     own = (home.removesuffix("/skills"),) if home and home != "~/.agents/skills" else ()
@@ -44,7 +43,7 @@ def _client(
         signs=tuple(signs.split()) or own,
         inside=inside,
         built_in=tuple(built_in.split()),
-        config=config,
+        config=_CONFIGS.get(id_),
     )
 
 
@@ -52,154 +51,159 @@ def _files(dialect: str, *paths: str) -> tuple[ConfigFile, ...]:
     return tuple(ConfigFile(path, dialect) for path in paths)
 
 
-_CLAUDE_CODE: Final = ClientConfig(
-    files=(
-        ConfigFile("${CLAUDE_CONFIG_DIR:-~}/.claude.json", "claude-user"),
-        ConfigFile("${CLAUDE_CONFIG_DIR:-~/.claude}/settings.json", "claude-settings"),
-        ConfigFile(".mcp.json", "claude-project"),
-        *_files("claude-settings", ".claude/settings.json", ".claude/settings.local.json"),
-    ),
-    entry=claude_code,
-    command=claude_mcp_add,
-    place="Run this command, with --scope user for all your projects.",
-    next_step="New sessions of Claude Code use it.",
-)
-_CLAUDE_DESKTOP: Final = ClientConfig(
-    files=_files("plain", "<applications>/Claude/claude_desktop_config.json"),
-    entry=claude_desktop,
-    place="Merge this into claude_desktop_config.json (Settings > Developer > Edit Config) and restart.",
-    next_step="Restart Claude Desktop to use it.",
-)
-_CURSOR: Final = ClientConfig(
-    files=_files("editor", "~/.cursor/mcp.json", ".cursor/mcp.json"),
-    entry=json_entry(variable="${env:%s}"),
-    place="Merge this into ~/.cursor/mcp.json, or .cursor/mcp.json of a project.",
-    next_step="Enable it in Cursor's settings, under MCP, if it asks.",
-)
-_VSCODE: Final = ClientConfig(
-    files=(
-        *_files(
-            "vscode",
-            "<applications>/Code/User/mcp.json",
-            "<applications>/Code - Insiders/User/mcp.json",
+_CONFIGS: Final = {
+    "claude-code": ClientConfig(
+        files=(
+            ConfigFile("${CLAUDE_CONFIG_DIR:-~}/.claude.json", "claude-user"),
+            ConfigFile("${CLAUDE_CONFIG_DIR:-~/.claude}/settings.json", "claude-settings"),
+            ConfigFile(".mcp.json", "claude-project"),
+            *_files("claude-settings", ".claude/settings.json", ".claude/settings.local.json"),
         ),
-        *_files(
-            "vscode-settings",
-            "<applications>/Code/User/settings.json",
-            "<applications>/Code - Insiders/User/settings.json",
+        entry=claude_code,
+        command=claude_mcp_add,
+        place="Run this command, with --scope user for all your projects.",
+        next_step="New sessions of Claude Code use it.",
+    ),
+    "claude-desktop": ClientConfig(
+        files=_files("plain", "<applications>/Claude/claude_desktop_config.json"),
+        entry=claude_desktop,
+        place="Merge this into claude_desktop_config.json (Settings > Developer > Edit Config) and restart.",
+        next_step="Restart Claude Desktop to use it.",
+    ),
+    "cursor": ClientConfig(
+        files=_files("editor", "~/.cursor/mcp.json", ".cursor/mcp.json"),
+        entry=json_entry(variable="${env:%s}"),
+        place="Merge this into ~/.cursor/mcp.json, or .cursor/mcp.json of a project.",
+        next_step="Enable it in Cursor's settings, under MCP, if it asks.",
+    ),
+    "vscode": ClientConfig(
+        files=(
+            *_files(
+                "vscode",
+                "<applications>/Code/User/mcp.json",
+                "<applications>/Code - Insiders/User/mcp.json",
+            ),
+            *_files(
+                "vscode-settings",
+                "<applications>/Code/User/settings.json",
+                "<applications>/Code - Insiders/User/settings.json",
+            ),
+            ConfigFile(".vscode/mcp.json", "vscode"),
         ),
-        ConfigFile(".vscode/mcp.json", "vscode"),
+        key="servers",
+        entry=json_entry(variable="${env:%s}", local={"type": "stdio"}, remote={"type": "http"}),
+        place="Merge this into .vscode/mcp.json of a project.",
+        next_step="VS Code asks whether you trust it when it starts it.",
     ),
-    key="servers",
-    entry=json_entry(variable="${env:%s}", local={"type": "stdio"}, remote={"type": "http"}),
-    place="Merge this into .vscode/mcp.json of a project.",
-    next_step="VS Code asks whether you trust it when it starts it.",
-)
-_CLINE: Final = ClientConfig(
-    files=_files(
-        "editor",
-        "~/.cline/data/settings/cline_mcp_settings.json",
-        "<applications>/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-    ),
-    entry=json_entry(local={"type": "stdio"}, remote={"type": "streamableHttp"}),
-    place="Merge this into ~/.cline/data/settings/cline_mcp_settings.json (VS Code: Configure MCP Servers).",
-    next_step="Cline starts it when it is opened; switch it on under MCP Servers if it asks.",
-)
-_JUNIE: Final = ClientConfig(
-    files=_files("editor", "~/.junie/mcp/mcp.json", ".junie/mcp/mcp.json"),
-    entry=json_entry(),
-    place="Merge this into ~/.junie/mcp/mcp.json, or .junie/mcp/mcp.json of a project.",
-    next_step="New sessions of Junie use it.",
-)
-_CODEX: Final = ClientConfig(
-    files=_files("codex", "${CODEX_HOME:-~/.codex}/config.toml", ".codex/config.toml"),
-    key="mcp_servers",
-    entry=codex,
-    place="Add this to ~/.codex/config.toml.",
-    next_step="New sessions of Codex use it.",
-)
-_GEMINI_CLI: Final = ClientConfig(
-    files=_files("gemini", "~/.gemini/settings.json", ".gemini/settings.json"),
-    entry=json_entry("httpUrl"),
-    place="Merge this into ~/.gemini/settings.json.",
-    next_step="New sessions of Gemini CLI use it.",
-)
-_QWEN_CODE: Final = ClientConfig(
-    files=_files("gemini", "~/.qwen/settings.json", ".qwen/settings.json"),
-    entry=json_entry("httpUrl"),
-    place="Merge this into ~/.qwen/settings.json.",
-    next_step="New sessions of Qwen Code use it.",
-)
-_GOOSE: Final = ClientConfig(
-    files=(
-        ConfigFile("<config>/goose/config.yaml", "goose", "<applications>/Block/goose/config/config.yaml"),
-    ),
-    key="extensions",
-    entry=goose,
-    place="Merge this into ~/.config/goose/config.yaml.",
-    next_step="New sessions of Goose use it.",
-)
-_ZED: Final = ClientConfig(
-    files=(
-        ConfigFile("<config>/zed/settings.json", "zed", "<applications>/Zed/settings.json"),
-        ConfigFile(".zed/settings.json", "zed"),
-    ),
-    key="context_servers",
-    entry=json_entry(local={"source": "custom"}),
-    place="Merge this into Zed's settings.json.",
-    next_step="Zed starts it when a conversation begins.",
-)
-_WINDSURF: Final = ClientConfig(
-    files=_files(
-        "editor",
-        "~/.codeium/windsurf/mcp_config.json",
-        "~/.codeium/windsurf-next/mcp_config.json",
-    ),
-    entry=json_entry("serverUrl"),
-    place="Merge this into ~/.codeium/windsurf/mcp_config.json.",
-    next_step="Refresh the MCP servers in Windsurf's settings.",
-)
-_GITHUB_COPILOT: Final = ClientConfig(
-    files=(
-        ConfigFile("${COPILOT_HOME:-~/.copilot}/mcp-config.json", "copilot"),
-        *_files(
-            "copilot-settings",
-            "${COPILOT_HOME:-~/.copilot}/config.json",
-            "${COPILOT_HOME:-~/.copilot}/settings.json",
+    "cline": ClientConfig(
+        files=_files(
+            "editor",
+            "~/.cline/data/settings/cline_mcp_settings.json",
+            "<applications>/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
         ),
-        ConfigFile(".github/mcp.json", "copilot"),
+        entry=json_entry(local={"type": "stdio"}, remote={"type": "streamableHttp"}),
+        place="Merge this into ~/.cline/data/settings/cline_mcp_settings.json "
+        "(VS Code: Configure MCP Servers).",
+        next_step="Cline starts it when it is opened; switch it on under MCP Servers if it asks.",
     ),
-    entry=json_entry(local={"type": "local", "tools": ["*"]}, remote={"type": "http", "tools": ["*"]}),
-    place="Merge this into ~/.copilot/mcp-config.json.",
-    next_step="New sessions of Copilot CLI use it.",
-)
-_OPENCODE: Final = ClientConfig(
-    files=_files(
-        "opencode",
-        "<config>/opencode/opencode.json",
-        "<config>/opencode/opencode.jsonc",
-        "<config>/opencode/config.json",
-        "${OPENCODE_CONFIG}",
-        "opencode.json",
-        "opencode.jsonc",
-        ".opencode/opencode.json",
-        ".opencode/opencode.jsonc",
+    "junie": ClientConfig(
+        files=_files("editor", "~/.junie/mcp/mcp.json", ".junie/mcp/mcp.json"),
+        entry=json_entry(),
+        place="Merge this into ~/.junie/mcp/mcp.json, or .junie/mcp/mcp.json of a project.",
+        next_step="New sessions of Junie use it.",
     ),
-    key="mcp",
-    entry=opencode,
-    place="Merge this into ~/.config/opencode/opencode.json, or opencode.json of a project.",
-    next_step="New sessions of OpenCode use it.",
-)
-_WAYLAND: Final = ClientConfig(
-    files=_files(
-        "wayland",
-        "${WAYLAND_HOME}/config.toml",
-        "${XDG_DATA_HOME}/wayland-core/config.toml",
-        "<applications>/wayland-core/config.toml",
-        ".wayland-core.toml",
-        ".wayland-core/config.toml",
-    )
-)
+    "codex": ClientConfig(
+        files=_files("codex", "${CODEX_HOME:-~/.codex}/config.toml", ".codex/config.toml"),
+        key="mcp_servers",
+        entry=codex,
+        place="Add this to ~/.codex/config.toml.",
+        next_step="New sessions of Codex use it.",
+    ),
+    "gemini-cli": ClientConfig(
+        files=_files("gemini", "~/.gemini/settings.json", ".gemini/settings.json"),
+        entry=json_entry("httpUrl"),
+        place="Merge this into ~/.gemini/settings.json.",
+        next_step="New sessions of Gemini CLI use it.",
+    ),
+    "qwen-code": ClientConfig(
+        files=_files("gemini", "~/.qwen/settings.json", ".qwen/settings.json"),
+        entry=json_entry("httpUrl"),
+        place="Merge this into ~/.qwen/settings.json.",
+        next_step="New sessions of Qwen Code use it.",
+    ),
+    "goose": ClientConfig(
+        files=(
+            ConfigFile(
+                "<config>/goose/config.yaml", "goose", "<applications>/Block/goose/config/config.yaml"
+            ),
+        ),
+        key="extensions",
+        entry=goose,
+        place="Merge this into ~/.config/goose/config.yaml.",
+        next_step="New sessions of Goose use it.",
+    ),
+    "zed": ClientConfig(
+        files=(
+            ConfigFile("<config>/zed/settings.json", "zed", "<applications>/Zed/settings.json"),
+            ConfigFile(".zed/settings.json", "zed"),
+        ),
+        key="context_servers",
+        entry=json_entry(local={"source": "custom"}),
+        place="Merge this into Zed's settings.json.",
+        next_step="Zed starts it when a conversation begins.",
+    ),
+    "windsurf": ClientConfig(
+        files=_files(
+            "editor",
+            "~/.codeium/windsurf/mcp_config.json",
+            "~/.codeium/windsurf-next/mcp_config.json",
+        ),
+        entry=json_entry("serverUrl"),
+        place="Merge this into ~/.codeium/windsurf/mcp_config.json.",
+        next_step="Refresh the MCP servers in Windsurf's settings.",
+    ),
+    "github-copilot": ClientConfig(
+        files=(
+            ConfigFile("${COPILOT_HOME:-~/.copilot}/mcp-config.json", "copilot"),
+            *_files(
+                "copilot-settings",
+                "${COPILOT_HOME:-~/.copilot}/config.json",
+                "${COPILOT_HOME:-~/.copilot}/settings.json",
+            ),
+            ConfigFile(".github/mcp.json", "copilot"),
+        ),
+        entry=json_entry(local={"type": "local", "tools": ["*"]}, remote={"type": "http", "tools": ["*"]}),
+        place="Merge this into ~/.copilot/mcp-config.json.",
+        next_step="New sessions of Copilot CLI use it.",
+    ),
+    "opencode": ClientConfig(
+        files=_files(
+            "opencode",
+            "<config>/opencode/opencode.json",
+            "<config>/opencode/opencode.jsonc",
+            "<config>/opencode/config.json",
+            "${OPENCODE_CONFIG}",
+            "opencode.json",
+            "opencode.jsonc",
+            ".opencode/opencode.json",
+            ".opencode/opencode.jsonc",
+        ),
+        key="mcp",
+        entry=opencode,
+        place="Merge this into ~/.config/opencode/opencode.json, or opencode.json of a project.",
+        next_step="New sessions of OpenCode use it.",
+    ),
+    "wayland": ClientConfig(
+        files=_files(
+            "wayland",
+            "${WAYLAND_HOME}/config.toml",
+            "${XDG_DATA_HOME}/wayland-core/config.toml",
+            "<applications>/wayland-core/config.toml",
+            ".wayland-core.toml",
+            ".wayland-core/config.toml",
+        )
+    ),
+}
 
 TABLE: Final = (
     _client("adal", "AdaL", ".adal/skills", "~/.adal/skills"),
@@ -232,18 +236,9 @@ TABLE: Final = (
         inside=("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_IS_COWORK"),
         built_in="batch claude-api claude-in-chrome code-review debug keybindings-help run schedule "
         "update-config",
-        config=_CLAUDE_CODE,
     ),
-    _client("claude-desktop", "Claude Desktop", config=_CLAUDE_DESKTOP),
-    _client(
-        "cline",
-        "Cline",
-        ".agents/skills",
-        "~/.agents/skills",
-        "~/.cline",
-        inside=("CLINE_ACTIVE",),
-        config=_CLINE,
-    ),
+    _client("claude-desktop", "Claude Desktop"),
+    _client("cline", "Cline", ".agents/skills", "~/.agents/skills", "~/.cline", inside=("CLINE_ACTIVE",)),
     _client("codearts-agent", "CodeArts Agent", ".codeartsdoer/skills", "~/.codeartsdoer/skills"),
     _client("codebuddy", "CodeBuddy", ".codebuddy/skills", "~/.codebuddy/skills"),
     _client("codemaker", "Codemaker", ".codemaker/skills", "~/.codemaker/skills"),
@@ -256,7 +251,6 @@ TABLE: Final = (
         "${CODEX_HOME:-~/.codex} /etc/codex",
         inside=("CODEX_THREAD_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_CI"),
         built_in="imagegen openai-docs skill-creator skill-installer",
-        config=_CODEX,
     ),
     _client("command-code", "Command Code", ".commandcode/skills", "~/.commandcode/skills"),
     _client("continue", "Continue", ".continue/skills", "~/.continue/skills"),
@@ -268,7 +262,6 @@ TABLE: Final = (
         ".agents/skills",
         "~/.cursor/skills",
         inside=("CURSOR_AGENT", "CURSOR_EXTENSION_HOST_ROLE=agent-exec"),
-        config=_CURSOR,
     ),
     _client("deepagents", "Deep Agents", ".agents/skills", "~/.deepagents/agent/skills", "~/.deepagents"),
     _client("devin", "Devin for Terminal", ".devin/skills", "<config>/devin/skills"),
@@ -285,7 +278,6 @@ TABLE: Final = (
         "~/.gemini/skills",
         inside=("GEMINI_CLI",),
         built_in="antigravity-support skill-creator",
-        config=_GEMINI_CLI,
     ),
     _client(
         "github-copilot",
@@ -293,11 +285,8 @@ TABLE: Final = (
         ".agents/skills",
         "~/.copilot/skills",
         inside=("COPILOT_CLI", "COPILOT_AGENT", "COPILOT_AGENT_SESSION_ID", "COPILOT_AGENT_JOB_ID"),
-        config=_GITHUB_COPILOT,
     ),
-    _client(
-        "goose", "Goose", ".goose/skills", "<config>/goose/skills", inside=("GOOSE_TERMINAL",), config=_GOOSE
-    ),
+    _client("goose", "Goose", ".goose/skills", "<config>/goose/skills", inside=("GOOSE_TERMINAL",)),
     _client(
         "grok",
         "Grok Build",
@@ -315,7 +304,7 @@ TABLE: Final = (
     _client("iflow-cli", "iFlow CLI", ".iflow/skills", "~/.iflow/skills", inside=("IFLOW_CLI",)),
     _client("inference-sh", "inference.sh", ".inferencesh/skills", "~/.inferencesh/skills"),
     _client("jazz", "Jazz", ".jazz/skills", "~/.jazz/skills"),
-    _client("junie", "Junie", ".junie/skills", "~/.junie/skills", inside=("JUNIE_DATA",), config=_JUNIE),
+    _client("junie", "Junie", ".junie/skills", "~/.junie/skills", inside=("JUNIE_DATA",)),
     _client(
         "kilo",
         "Kilo Code",
@@ -358,7 +347,6 @@ TABLE: Final = (
         "<config>/opencode/skills",
         inside=("OPENCODE", "OPENCODE_SESSION_ID"),
         built_in="customize-opencode",
-        config=_OPENCODE,
     ),
     _client("openhands", "OpenHands", ".openhands/skills", "~/.openhands/skills"),
     _client("pi", "Pi", ".agents/skills", "~/.agents/skills", "~/.pi/agent", inside=("PI_CODING_AGENT",)),
@@ -374,7 +362,6 @@ TABLE: Final = (
         "~/.qwen/skills",
         inside=("QWEN_CODE",),
         built_in="batch loop qc-helper review",
-        config=_QWEN_CODE,
     ),
     _client("reasonix", "Reasonix", ".reasonix/skills", "~/.reasonix/skills"),
     _client(
@@ -394,16 +381,15 @@ TABLE: Final = (
     _client("trae", "Trae", ".trae/skills", "~/.trae/skills", inside=("TRAE_AI_SHELL_ID",)),
     _client("trae-cn", "Trae CN", ".trae/skills", "~/.trae-cn/skills"),
     _client("universal", "Universal", ".agents/skills", "<config>/agents/skills", "-"),
-    _client("vscode", "VS Code", inside=("TERM_PROGRAM=vscode GIT_PAGER=cat",), config=_VSCODE),
+    _client("vscode", "VS Code", inside=("TERM_PROGRAM=vscode GIT_PAGER=cat",)),
     _client("warp", "Warp", ".agents/skills", "~/.agents/skills", "~/.warp"),
-    _client("wayland", "Wayland", config=_WAYLAND),
+    _client("wayland", "Wayland"),
     _client(
         "windsurf",
         "Windsurf",
         ".windsurf/skills",
         "~/.codeium/windsurf/skills",
         inside=("WINDSURF_CASCADE_TERMINAL",),
-        config=_WINDSURF,
     ),
     _client("zcode", "ZCode", ".zcode/skills", "~/.zcode/skills"),
     _client(
@@ -413,7 +399,6 @@ TABLE: Final = (
         "~/.agents/skills",
         "<config>/zed",
         inside=("TERM_PROGRAM=zed PAGER=cat",),
-        config=_ZED,
     ),
     _client("zencoder", "Zencoder", ".zencoder/skills", "~/.zencoder/skills"),
     _client("zenflow", "Zenflow", ".zencoder/skills", "~/.zencoder/skills"),
