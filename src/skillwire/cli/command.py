@@ -243,7 +243,6 @@ GLOBAL_OPTIONS: Final = (
     flag("--help -h", "Show the help and exit.", field="wants_help"),
 )
 """The options of every command."""
-HELP_NAMES: Final = GLOBAL_OPTIONS[-1].names
 
 
 _MOST_DIGITS: Final = 40

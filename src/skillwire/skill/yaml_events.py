@@ -192,7 +192,7 @@ class _Loader:
             )
         except TagError:
             value = text
-            self._bad_tag(event.tag, event)
+            self._bad_tag(event)
         if style:
             self._check_layout(event, text)
         if event.anchor is not None:
@@ -200,10 +200,10 @@ class _Loader:
             self._anchors[event.anchor] = value
         self._place(value, event.start_mark.line, text)
 
-    def _bad_tag(self, tag: str, event: Event) -> None:
+    def _bad_tag(self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent) -> None:
         self._report(
             "yaml-tag",
-            f"the tag `{shown(tag.replace(CORE_TAG, '!!'))}` is not allowed in frontmatter",
+            f"the tag `{shown(str(event.tag).replace(CORE_TAG, '!!'))}` is not allowed in frontmatter",
             "leave the tag out; put a text that starts with ! in quotes",
             event.start_mark.line,
         )
@@ -215,7 +215,7 @@ class _Loader:
         if len(self._stack) >= self._max_depth:
             self._too_deep(line)
         if event.tag is not None and event.tag not in ("!", CORE_TAG + kind):
-            self._bad_tag(event.tag, event)
+            self._bad_tag(event)
         container = _Container(values, event, self._stack[-1].column if self._stack else -1)
         if event.anchor is not None:
             self._check_name(event, "&", event.anchor)
