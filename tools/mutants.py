@@ -612,7 +612,7 @@ GROUPS = (
         "tests/gateway/test_elicitation.py",
         (
             ("if not says_yes(given):", "if False:"),
-            ("if self._elicitor.now() - asked.at >= QUICKEST_ANSWER:", "if True:"),
+            ("if self.elicitor.now() - asked.at >= QUICKEST_ANSWER:", "if True:"),
             ("if name != caller.name or nonce in self._used", "if nonce in self._used"),
             ("if name != caller.name or nonce in self._used", "if name != caller.name"),
             ("if question is None or question.subject != asked.subject:", "if question is None:"),

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -271,7 +271,7 @@ def chat(
     log_to_stderr()
     logging.getLogger("skillwire.host").setLevel(logging.ERROR)  # The session shows failures itself.
     limits = ChatLimits(turns=max_turns, tokens=max_tokens)
-    run = _Run(options, model, frozenset(allow_tool), limits, demo=demo)
+    run = _Run(options, model, frozenset(allow_tool), limits, demo)
     with run:
         if prompt is not None:
             return asyncio.run(run.task(prompt, as_json=output_format == "stream-json"))
@@ -302,36 +302,29 @@ def chosen_model(given: str | None, otherwise: str = "") -> Model:
     return find_model(name)
 
 
+@dataclass(eq=False)
 class _Run:
     """One run of the command: its hosts and its model."""
 
-    def __init__(
-        self,
-        options: HostOptions,
-        model: str | None,
-        allowed: frozenset[str],
-        limits: ChatLimits,
-        *,
-        demo: bool,
-    ) -> None:
-        self._options = options
-        self._model = model
-        self._allowed = allowed
-        self._limits = limits
-        self._demo = demo
-        self._folder: Path | None = None
+    options: HostOptions
+    model: str | None
+    allowed: frozenset[str]
+    limits: ChatLimits
+    demo: bool
+    folder: Path | None = None
+    """The one of the demo."""
 
     def __enter__(self) -> None:
-        if self._demo:
+        if self.demo:
             import tempfile
 
-            self._folder = Path(tempfile.mkdtemp(prefix="skillwire-demo-"))
+            self.folder = Path(tempfile.mkdtemp(prefix="skillwire-demo-"))
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
+        if self.folder is not None:
             import shutil
 
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     async def task(self, prompt: str, *, as_json: bool) -> int:
         """Do one task, and ask nobody."""
@@ -407,9 +400,9 @@ class _Run:
         terminal = ChatTerminal(
             open_host,
             lambda host: self._session(host, chat_model),
-            history=state_paths().approvals.parent / "chat-history" if history and not self._demo else None,
+            history=state_paths().approvals.parent / "chat-history" if history and not self.demo else None,
             plain=plain,
-            greeting=_DEMO_GREETING if self._demo else _GREETING,
+            greeting=_DEMO_GREETING if self.demo else _GREETING,
             answer=ask_line,
         )
         return await terminal.run()
@@ -419,29 +412,29 @@ class _Run:
 
         from skillwire.chat import ChatSession
 
-        return ChatSession(host, cast("Any", model), limits=self._limits)
+        return ChatSession(host, cast("Any", model), limits=self.limits)
 
     def _chat_model(self) -> object:
         from skillwire.chat import demo_model
 
-        return demo_model() if self._demo else chosen_model(self._model, "; --demo needs none")
+        return demo_model() if self.demo else chosen_model(self.model, "; --demo needs none")
 
     def _host(self, style: str | None, **callbacks: object) -> SkillHost:
         from typing import cast
 
         from skillwire.host import SkillHost
 
-        options = replace(self._options, style=style) if style else self._options
-        asking = cast("dict[str, Any]", {**callbacks, "safe_tools": self._allowed})
-        if self._folder is not None:
+        options = replace(self.options, style=style) if style else self.options
+        asking = cast("dict[str, Any]", {**callbacks, "safe_tools": self.allowed})
+        if self.folder is not None:
             from skillwire.chat import demo_skills
             from skillwire.server import SkillServer
 
             return SkillHost(
-                servers={"demo": SkillServer(demo_skills(self._folder))},
+                servers={"demo": SkillServer(demo_skills(self.folder))},
                 style=options.style or "spec",
-                cache_directory=self._folder / "cache",
-                approvals_file=self._folder / "approvals.sqlite",
+                cache_directory=self.folder / "cache",
+                approvals_file=self.folder / "approvals.sqlite",
                 **asking,
             )
         followed = options.followed_settings()

@@ -180,32 +180,23 @@ def choice(
     return option._replace(metavar="|".join(values), choices=values)
 
 
-def integer(
-    spec: str,
-    help: str,
-    *,
-    default: int | None = None,
-    limit: str = "",
-    least: int = 0,
-    most: int | None = None,
-) -> Option:
-    return _option("integer", spec, help, default=default, limit=limit, least=least, most=most)
-
-
-def seconds(
+def number(
     spec: str,
     help: str,
     *,
     default: float | None = None,
     limit: str = "",
-    least: float = 0.1,
-    most: float = _YEAR,
+    least: float | None = None,
+    most: float | None = None,
 ) -> Option:
-    return _option("number", spec, help, default=default, limit=limit, least=least, most=most)
+    """A number of seconds if that is its placeholder, as in `--ttl SECONDS`, and otherwise a whole number."""
+    kind, low, high = ("number", 0.1, _YEAR) if spec.endswith(" SECONDS") else ("integer", 0, None)
+    least, most = low if least is None else least, high if most is None else most
+    return _option(kind, spec, help, default=default, limit=limit, least=least, most=most)
 
 
 def timeout(help: str, *, default: float | None = None, least: float = 0.1) -> Option:
-    return seconds("--timeout SECONDS", help, default=default, least=least, most=3600)
+    return number("--timeout SECONDS", help, default=default, least=least, most=3600)
 
 
 def _option(kind: Kind, spec: str, help: str, *, field: str = "", **values: Any) -> Option:
@@ -223,9 +214,6 @@ def _option(kind: Kind, spec: str, help: str, *, field: str = "", **values: Any)
 
 
 JSON: Final = flag("--json", "Print one JSON document.", field="as_json")
-ON_SERVER: Final = text(
-    "--on SERVER", "The server to take the skill from. No other server is contacted.", completion="server"
-)
 HOST_OPTIONS: Final = (
     texts(
         "--server NAME=PLACE", "Also use this MCP server: NAME=URL or 'NAME=command args'.", field="servers"
@@ -255,7 +243,6 @@ GLOBAL_OPTIONS: Final = (
     flag("--help -h", "Show the help and exit.", field="wants_help"),
 )
 """The options of every command."""
-HELP_NAMES: Final = GLOBAL_OPTIONS[-1].names
 
 
 _MOST_DIGITS: Final = 40

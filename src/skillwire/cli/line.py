@@ -13,15 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from skillwire.cli.command import (
-    GLOBAL_OPTIONS,
-    HELP_NAMES,
-    HOST_OPTIONS,
-    Command,
-    Option,
-    closest,
-    read_words,
-)
+from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Command, Option, closest, read_words
 from skillwire.cli.commands import SECTIONS, commands_of, group_of, meant, names
 from skillwire.cli.output import write
 from skillwire.errors import UsageError
@@ -214,6 +206,7 @@ def _number(value: object) -> str:
 
 COMPLETE: Final = "__complete"
 _VERSION: Final = ("--version", "-V")
+_HELP: Final = GLOBAL_OPTIONS[-1].names
 _LEADING: Final = tuple(name for option in GLOBAL_OPTIONS for name in option.names)
 _SERVERS: Final = ("serve", "gateway")
 """The modules of commands that run for long: they search for garbage when they are ready, and as usual."""
@@ -252,7 +245,7 @@ def parse_line(words: Sequence[str]) -> CommandLine:
     if first == "help":
         in_full = "--all" in rest
         return CommandLine(help_on=_topic([word for word in rest if word != "--all"]), in_full=in_full)
-    wants_help = any(word in HELP_NAMES for word in (*before, *_until_dashes(rest)))
+    wants_help = any(word in _HELP for word in (*before, *_until_dashes(rest)))
     if not first:
         return CommandLine(help_on="")
     if first.startswith("-"):
@@ -342,7 +335,6 @@ def _unknown(word: str, rest: Sequence[str]) -> str:
 
 
 def _with_host_options(values: dict[str, Any]) -> dict[str, Any]:
-    from skillwire.cli.command import HOST_OPTIONS
     from skillwire.cli.host_options import HostOptions
 
     fields = {option.field for option in HOST_OPTIONS}

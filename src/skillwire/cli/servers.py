@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_servers(
-    *,
-    check: bool,
-    timeout: float | None,
-    config: Path | None,
-    profile: str | None,
-    as_json: bool,
+    *, check: bool, timeout: float | None, config: Path | None, profile: str | None, as_json: bool
 ) -> int:
     """List the servers of your configuration; with `check`, fail if one cannot be used."""
     from skillwire.cli.server_view import show_servers

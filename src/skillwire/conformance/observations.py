@@ -290,12 +290,8 @@ class Observations:
     def listing_changed(self) -> bool:
         """Whether two complete listings differ."""
         again = self.relisting
-        return (
-            again is not None
-            and self.listing.is_complete
-            and again.is_complete
-            and not self.has_steady_listing
-        )
+        is_complete = again is not None and again.is_complete and self.listing.is_complete
+        return is_complete and not self.has_steady_listing
 
     def changes(self, uri: SkillUri) -> bool:
         """Whether two reads of a file gave different bytes."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import anyio
@@ -36,7 +36,7 @@ from skillwire.conformance.observations import (
     directory_neighbors,
     file_neighbors,
 )
-from skillwire.conformance.session import Opening, Session
+from skillwire.conformance.session import Session
 from skillwire.documents import JsonObject, is_list, is_object
 from skillwire.errors import FormatError
 from skillwire.limits import Limits
@@ -129,37 +129,27 @@ class Progress(Protocol):
     def __call__(self, step: str, done: int, total: int) -> None: ...
 
 
+@dataclass(kw_only=True, eq=False)
 class Prober:
-    """One revision of one server.
+    """One revision of one server."""
 
-    `max_skills` limits the number of skills whose files are read; the listing is read to its end. `known` is
-    a skill that another connection listed, to ask for before this one lists anything. With `quick`, nothing
-    is asked twice, at once or about neighbors.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        opening: Opening,
-        *,
-        max_skills: int,
-        progress: Progress,
-        known: EntryView | None = None,
-        quick: bool = False,
-    ) -> None:
-        self._session = session
-        self._max_skills = max_skills
-        self._progress = progress
-        self._known = known
-        self._quick = quick
-        self.seen = Observations(revision=session.revision, opening=opening)
+    session: Session
+    seen: Observations
+    """What is seen is added to it."""
+    max_skills: int
+    """The number of skills whose files are read. The listing is read to its end."""
+    progress: Progress
+    known: EntryView | None = None
+    """A skill that another connection listed, to ask for before this one lists anything."""
+    quick: bool = False
+    """Whether nothing is asked twice, at once or about neighbors."""
 
     async def run(self) -> Observations:
         """Steps 0 to 7."""
         seen = self.seen
         if seen.settings is not None:
-            if self._known is not None:
-                seen.second = await look(self._session, self._known, reads_directories=seen.reads_directories)
+            if self.known is not None:
+                seen.second = await look(self.session, self.known, reads_directories=seen.reads_directories)
             seen.resources = await self.pages("resources/list", {}, "resources")
             await self._ask_early()
             await self._list()
@@ -168,16 +158,16 @@ class Prober:
             await self._find_unlisted()
             await self._read()
             await self._probe()
-            if not self._quick:
+            if not self.quick:
                 await self._probe_neighbors()
                 if seen.listing.first is not None and seen.listing.first.result is not None:
                     seen.relisting = await self.pages(METHOD_LIST, {}, "skills")
                 await self._burst()
-        seen.failures = tuple(self._session.failures)
-        seen.passing = (*seen.passing, *self._session.passing)
-        seen.exchanges = self._session.exchanges
-        seen.unsolicited = self._session.channel.unsolicited
-        seen.skipped = self._session.skipped
+        seen.failures = tuple(self.session.failures)
+        seen.passing = (*seen.passing, *self.session.passing)
+        seen.exchanges = self.session.exchanges
+        seen.unsolicited = self.session.channel.unsolicited
+        seen.skipped = self.session.skipped
         return seen
 
     async def pages(self, method: str, params: JsonObject, key: str) -> Paged:
@@ -186,11 +176,11 @@ class Prober:
         What is kept of the items of a hostile server is bounded.
         """
         pages: list[Answer] = []
-        keeping = KeptItems(self._session.limits, is_listing=method == METHOD_LIST)
-        paging = PageLimits(self._session.limits)
+        keeping = KeptItems(self.session.limits, is_listing=method == METHOD_LIST)
+        paging = PageLimits(self.session.limits)
         cursor: object = None
         while True:
-            answer = await self._session.ask(
+            answer = await self.session.ask(
                 method, {**params, "cursor": cursor} if isinstance(cursor, str) else params
             )
             found = (answer.result or {}).get(key)
@@ -214,26 +204,26 @@ class Prober:
         items = self.seen.resources.items("resources")
         shown = [str(item.get("uri")) for item in items if is_object(item)]
         named: list[str] = _SKILL_URI.findall(self.seen.opening.instructions)
-        for text in (*shown, *named)[: self._session.limits.linked_skills]:
+        for text in (*shown, *named)[: self.session.limits.linked_skills]:
             try:
                 uri = parse_uri(text)
             except FormatError:
                 continue
             if is_skill_md(uri):
-                file = see_file(await self._session.ask(_READ, {"uri": text}), uri, None, read_text=False)
-                get = await self._session.ask(METHOD_GET, {"uri": text})
+                file = see_file(await self.session.ask(_READ, {"uri": text}), uri, None, read_text=False)
+                get = await self.session.ask(METHOD_GET, {"uri": text})
                 self.seen.early = ((uri, get, file),)
                 return
 
     async def _list(self) -> None:
-        self._progress("listing", 0, 1)
+        self.progress("listing", 0, 1)
         seen = self.seen
         seen.listing = await self.pages(METHOD_LIST, {}, "skills")
         items = seen.listing.items("skills")
         seen.entries = tuple(view_entry(item, f"skills[{number}]") for number, item in enumerate(items))
         chosen: dict[SkillUri, EntryView] = {}
         for entry in seen.entries:
-            if entry.uri is not None and len(chosen) < self._max_skills:
+            if entry.uri is not None and len(chosen) < self.max_skills:
                 chosen.setdefault(entry.uri, entry)
         seen.checked = tuple(chosen.values())
 
@@ -241,7 +231,7 @@ class Prober:
         asked = {entry.uri: entry.asked for entry in self.seen.checked if entry.uri is not None}
 
         async def get(uri: SkillUri) -> None:
-            self.seen.gets[uri] = await self._session.ask(METHOD_GET, {"uri": asked[uri]})
+            self.seen.gets[uri] = await self.session.ask(METHOD_GET, {"uri": asked[uri]})
 
         await self._each("getting", asked, get)
 
@@ -266,7 +256,7 @@ class Prober:
         for directory in seen.directories.values():
             shown |= {child.uri for child in directory.children if child.uri and is_skill_md(child.uri)}
         named: set[SkillUri] = set()
-        for text in _SKILL_URI.findall(seen.opening.instructions)[: self._session.limits.linked_skills]:
+        for text in _SKILL_URI.findall(seen.opening.instructions)[: self.session.limits.linked_skills]:
             try:
                 named.add(parse_uri(text))
             except FormatError:
@@ -274,9 +264,9 @@ class Prober:
         found: dict[SkillUri, UnlistedSkill] = {}
 
         async def ask(uri: SkillUri) -> None:
-            read = await self._session.ask(_READ, {"uri": uri})
+            read = await self.session.ask(_READ, {"uri": uri})
             if uri in named or read.error is not None or _is_skill(read, uri):
-                answer = await self._session.ask(METHOD_GET, {"uri": uri})
+                answer = await self.session.ask(METHOD_GET, {"uri": uri})
                 # A file that an entry lists is read and judged with that entry.
                 refused = str(read.error) if read.error is not None and uri not in listed_files else ""
                 if uri in named or not read.error or answer.result is not None:
@@ -287,7 +277,7 @@ class Prober:
         for candidate in seen.candidates:
             skill = (candidate.answer.result or {}).get("skill")
             view = view_entry(skill, candidate.uri) if is_object(skill) else None
-            if view is not None and view.uri == candidate.uri and len(seen.checked) < self._max_skills:
+            if view is not None and view.uri == candidate.uri and len(seen.checked) < self.max_skills:
                 seen.gets[candidate.uri] = candidate.answer
                 seen.checked = (*seen.checked, view)
 
@@ -306,13 +296,13 @@ class Prober:
 
         def reading(into: dict[SkillUri, FileSeen], *, first: bool) -> Callable[[SkillUri], Awaitable[None]]:
             async def read(uri: SkillUri) -> None:
-                answer = await self._session.ask(_READ, {"uri": asked[uri]})
+                answer = await self.session.ask(_READ, {"uri": asked[uri]})
                 into[uri] = see_file(answer, uri, wanted[uri], others=wanted, read_text=first)
 
             return read
 
         await self._each("reading", wanted, reading(seen.files, first=True))
-        if not self._quick:
+        if not self.quick:
             again = [uri for uri in wanted if seen.files[uri].digest]
             await self._each("reading again", again, reading(seen.again, first=False))
 
@@ -337,13 +327,13 @@ class Prober:
         if skill is not None:
             probes.update(self._probes_of(skill))
         for probe, (method, params) in probes.items():
-            answer = await self._session.ask(method, params)
+            answer = await self.session.ask(method, params)
             if answer.result is not None and "cursor" in params:
                 answer = replace(answer, result={})  # A whole listing: it only matters that there is one.
             seen.probes[probe] = answer
         if not seen.is_modern:  # Later revisions have `_meta` in the params of every request.
-            seen.probes[Probe.LIST_NO_PARAMS] = await self._session.ask(METHOD_LIST, None)
-        seen.other_methods = tuple([await self._session.ask(name, {}) for name in _OTHER_METHODS])
+            seen.probes[Probe.LIST_NO_PARAMS] = await self.session.ask(METHOD_LIST, None)
+        seen.other_methods = tuple([await self.session.ask(name, {}) for name in _OTHER_METHODS])
 
     def _subject(self) -> EntryView | None:
         """The skill to probe around: the deepest one whose files are listed."""
@@ -404,7 +394,7 @@ class Prober:
             # A skill that was not read may well have such a URI.
             may_exist = self.seen.listing.left_out and not neighbor.impossible
             if neighbor.uri not in real and not may_exist:
-                into.append((neighbor, await self._session.ask(method, {"uri": neighbor.uri})))
+                into.append((neighbor, await self.session.ask(method, {"uri": neighbor.uri})))
 
     async def _burst(self) -> None:
         """The same request many times at once. Only requests whose answers are stable are used."""
@@ -426,9 +416,9 @@ class Prober:
                 requests.append((METHOD_GET, {"uri": entry.asked}, seen.gets[entry.uri].size))
         bursts: list[Burst] = []
         for number, (method, params, size) in enumerate(requests):
-            self._progress("asking at once", number, len(requests))
+            self.progress("asking at once", number, len(requests))
             # SEC-9: all the answers together are no longer than one may be.
-            times = min(AT_ONCE, self._session.limits.answer_bytes // max(size, 1))
+            times = min(AT_ONCE, self.session.limits.answer_bytes // max(size, 1))
             if times > 1:
                 burst = await self._ask_at_once(method, params, times)
                 if burst.different > 1:
@@ -447,7 +437,7 @@ class Prober:
 
         async def ask() -> None:
             nonlocal answered
-            answer = await self._session.ask(method, params)
+            answer = await self.session.ask(method, params)
             if answer.failure is None:
                 answered += 1
                 plain = _plain(answer)
@@ -473,7 +463,7 @@ class Prober:
             async with room:
                 await work(item)
             done += 1
-            self._progress(step, done, len(todo))
+            self.progress(step, done, len(todo))
 
         async with anyio.create_task_group() as tasks:
             for item in todo:

@@ -352,8 +352,8 @@ class _Run:
             except SourceError as error:
                 return error
             prober = Prober(
-                session,
-                opening,
+                session=session,
+                seen=Observations(revision=revision, opening=opening),
                 max_skills=self.max_skills,
                 progress=progress,
                 known=known,

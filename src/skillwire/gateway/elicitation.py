@@ -313,38 +313,37 @@ class ApprovalElicitor:
         return self.page.url(caller, asked)
 
 
+@dataclass(eq=False)
 class _Request:
     """One request that may need an approval."""
 
-    def __init__(
-        self, elicitor: ApprovalElicitor, ctx: Context, params: Any, caller: Caller, record: Record
-    ) -> None:
-        self._elicitor = elicitor
-        self._ctx = ctx
-        self._params = params
-        self._caller = caller
-        self._record = record
-        self._asked: _Asked | None = None
+    elicitor: ApprovalElicitor
+    ctx: Context
+    params: Any
+    caller: Caller
+    record: Record
+    asked: _Asked | None = None
+    """The question that the request is an answer to."""
 
     def answer_in_request(self) -> tuple[_Asked, types.ElicitResult | None] | None:
         """The answer that came with a request of 2026-07-28, and the question that it is for."""
-        state = getattr(self._params, "request_state", None)
-        asked = self._elicitor.unseal(self._caller, state) if isinstance(state, str) else None
+        state = getattr(self.params, "request_state", None)
+        asked = self.elicitor.unseal(self.caller, state) if isinstance(state, str) else None
         if asked is None:
             return None
-        responses: types.InputResponses | None = getattr(self._params, "input_responses", None)
+        responses: types.InputResponses | None = getattr(self.params, "input_responses", None)
         given = (responses or {}).get(_ASK)
         return asked, given if isinstance(given, types.ElicitResult) else None
 
     async def take_answer(self, asked: _Asked, given: types.ElicitResult | None, handler: Handler) -> Any:
         """Serve the request that an answer came with, if the answer was a yes to what is there now."""
-        self._asked = asked
+        self.asked = asked
         try:
-            return await handler(self._ctx, self._params)
+            return await handler(self.ctx, self.params)
         except Unapproved as refused:
             question = refused.question
             if question is None or question.subject != asked.subject:
-                self._asked = None
+                self.asked = None
                 raise  # Something else is there by now: that is another question.
             if asked.by_page:
                 if given is None or given.action != "accept" or not await self._approved_on_page(question):
@@ -356,48 +355,48 @@ class _Request:
                 if verdict == "again":
                     raise
                 await self._keep(question)
-            self._asked = None
-            return await handler(self._ctx, self._params)
+            self.asked = None
+            return await handler(self.ctx, self.params)
 
     async def ask(self, refused: Unapproved, question: CallerQuestion) -> Any:
         """Ask. `None` means yes, and the request can be tried again; else this is the response."""
-        form, url = modes(self._ctx)
-        page = self._elicitor.page_url(self._caller, question) if url else None
-        if is_modern(self._ctx):
+        form, url = modes(self.ctx)
+        page = self.elicitor.page_url(self.caller, question) if url else None
+        if is_modern(self.ctx):
             if form or page:
                 return self._ask_later(question, None if form else page)
             return self.refuse(refused, "this client cannot ask")
-        if not self._ctx.session.can_send_request or not (form or page):
+        if not self.ctx.session.can_send_request or not (form or page):
             return self.refuse(refused, "this client cannot ask")
-        async with self._elicitor.turn(self._caller, question):
+        async with self.elicitor.turn(self.caller, question):
             if self._is_approved(question):
                 return None  # By the answer to the same question, which was open already.
             return await self._ask_now(refused, question, None if form else page)
 
     def refuse(self, refused: Unapproved, why: str) -> Any:
         """The response to a request for a skill that is not approved: what to do about it."""
-        self._record("refuse", refused, why or refused.policy or refused.status.words)
-        self._elicitor.log_refusal(refused, self._caller)
+        self.record("refuse", refused, why or refused.policy or refused.status.words)
+        self.elicitor.log_refusal(refused, self.caller)
         text = refusal_text(refused, why)
-        if self._ctx.method == "tools/call":
+        if self.ctx.method == "tools/call":
             result: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
-            return result | {"resultType": "complete"} if is_modern(self._ctx) else result
+            return result | {"resultType": "complete"} if is_modern(self.ctx) else result
         raise MCPError(APPROVAL_REQUIRED, text, {"uri": refused.uri, "approval": refused.status.words})
 
     def _ask_later(self, question: CallerQuestion, page: str | None) -> types.InputRequiredResult:
         """On 2026-07-28: the client asks, and sends the request again with the answer."""
-        number = 1 if self._asked is None else self._asked.round + 1
-        asked = _Asked(question.subject, number, self._elicitor.now(), page is not None)
+        number = 1 if self.asked is None else self.asked.round + 1
+        asked = _Asked(question.subject, number, self.elicitor.now(), page is not None)
         request = elicitation(question, page, elicitation_id=None)
         return types.InputRequiredResult(
-            input_requests={_ASK: request}, request_state=self._elicitor.seal(self._caller, asked)
+            input_requests={_ASK: request}, request_state=self.elicitor.seal(self.caller, asked)
         )
 
     async def _ask_now(self, refused: Unapproved, question: CallerQuestion, page: str | None) -> Any:
         """On the 2025 revisions: the client asks while the request waits."""
         given: types.ElicitResult | None = None
         for number in (1, 2):
-            asked = _Asked(question.subject, number, self._elicitor.now(), page is not None)
+            asked = _Asked(question.subject, number, self.elicitor.now(), page is not None)
             request = elicitation(question, page, elicitation_id=secrets.token_hex(8))
             given = await self._send(request)
             if page is not None:
@@ -416,10 +415,10 @@ class _Request:
     async def _send(self, request: types.ElicitRequest) -> types.ElicitResult | None:
         from mcp.shared.message import ServerMessageMetadata
 
-        metadata = ServerMessageMetadata(related_request_id=self._ctx.request_id)
-        with anyio.move_on_after(self._elicitor.answer_seconds):
+        metadata = ServerMessageMetadata(related_request_id=self.ctx.request_id)
+        with anyio.move_on_after(self.elicitor.answer_seconds):
             try:
-                return await self._ctx.session.send_request(request, types.ElicitResult, metadata=metadata)
+                return await self.ctx.session.send_request(request, types.ElicitResult, metadata=metadata)
             except (MCPError, ValidationError):
                 return None  # A client that cannot ask after all, or whose answer cannot be used.
         return None
@@ -428,25 +427,25 @@ class _Request:
         """Return what an answer means. One that came too soon is asked for once more."""
         if not says_yes(given):
             return "no"
-        if self._elicitor.now() - asked.at >= QUICKEST_ANSWER:
+        if self.elicitor.now() - asked.at >= QUICKEST_ANSWER:
             return "yes"
         return "again" if asked.round < 2 else "no"
 
     async def _keep(self, question: CallerQuestion) -> None:
         try:
-            await self._elicitor.approvals.keep(self._caller, question, how="asked through the gateway")
+            await self.elicitor.approvals.keep(self.caller, question, how="asked through the gateway")
         except SkillwireError as error:
             # An approval counts only if it was stored.
             raise MCPError(types.INTERNAL_ERROR, f"The approval could not be stored: {error}") from None
-        self._record("approve", question, "form")
+        self.record("approve", question, "form")
 
     async def _approved_on_page(self, question: CallerQuestion) -> bool:
         """Wait until the caller has decided on the page, for as long as an answer may take."""
-        with anyio.move_on_after(self._elicitor.answer_seconds):
+        with anyio.move_on_after(self.elicitor.answer_seconds):
             while True:
-                await self._elicitor.approvals.refresh()
+                await self.elicitor.approvals.refresh()
                 if self._is_approved(question):
-                    self._record("approve", question, "page")
+                    self.record("approve", question, "page")
                     return True
                 if self._candidate(question).declined:
                     return False
@@ -457,4 +456,4 @@ class _Request:
         return isinstance(admit(self._candidate(question), Purpose.LOAD), Allowed)
 
     def _candidate(self, question: CallerQuestion) -> AdmissionRequest:
-        return self._elicitor.approvals.candidate(self._caller, question.offer, question.seen)
+        return self.elicitor.approvals.candidate(self.caller, question.offer, question.seen)

@@ -357,9 +357,6 @@ def _refused(message: str, fix: str) -> FormatError:
 
 
 MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
-ARTIFACT_TYPE: Final = "application/vnd.agentskills.skill.v1"
-CONFIG_TYPE: Final = "application/vnd.agentskills.skill.config.v1+json"
-LAYER_TYPE: Final = "application/vnd.agentskills.skill.content.v1.tar+gzip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +385,9 @@ def artifact_of(
     manifest: dict[str, JsonValue] = {
         "schemaVersion": 2,
         "mediaType": MANIFEST_TYPE,
-        "artifactType": ARTIFACT_TYPE,
-        "config": _descriptor(CONFIG_TYPE, config),
-        "layers": [_descriptor(LAYER_TYPE, layer)],
+        "artifactType": "application/vnd.agentskills.skill.v1",
+        "config": _descriptor("application/vnd.agentskills.skill.config.v1+json", config),
+        "layers": [_descriptor("application/vnd.agentskills.skill.content.v1.tar+gzip", layer)],
         "annotations": {"org.opencontainers.image.title": name, "org.opencontainers.image.version": version},
     }
     return Artifact(_json(manifest), config, layer)

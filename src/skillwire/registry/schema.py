@@ -110,9 +110,8 @@ versions: Final = _table(
     _number("id"),
     _foreign("skill_id", skills.c.id),
     *_sorted("version"),
-    *_texts("set_digest"),
-    # JSON: the frontmatter, and a [path, digest, size] for each file.
-    *_texts("frontmatter", "manifest"),
+    # JSON: the frontmatter, and in the manifest a [path, digest, size] for each file.
+    *_texts("set_digest", "frontmatter", "manifest"),
     # JSON: how often each term occurs in the text of its SKILL.md, first all together.
     Column("text_terms", Text, nullable=False, server_default="{}"),
     *_numbers("size"),
@@ -148,9 +147,8 @@ files: Final = _table(
 channels: Final = _table(
     "channels",
     _number("id"),
-    *_sorted("channel"),
-    # The skill's path, as in `acme/pdf/`: with the slash, it sorts as the URIs do.
-    *_sorted("path", "namespace", "name"),
+    # The path is the skill's, as in `acme/pdf/`: with the slash, it sorts as the URIs do.
+    *_sorted("channel", "path", "namespace", "name"),
     _foreign("version_id", versions.c.id),
     # What is searched: the terms of name, place and description, and those that only the text has, separated
     # by spaces.

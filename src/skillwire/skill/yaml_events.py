@@ -177,15 +177,22 @@ class _Loader:
         if self._escapes is not None:
             text = text.translate(self._escapes.in_quotes if style == '"' else self._escapes.elsewhere)
         value: JsonValue
-        if event.tag is not None:
-            value = self._tagged(event.tag, text, event)
-        elif style:
+        try:
+            if event.tag is not None:
+                value = tagged_scalar(event.tag, text)
+            else:
+                value = text if style else plain_scalar(text)
+        except NotFiniteError:
+            value = None
+            self._report(
+                "yaml-not-finite",
+                f"the value `{shown(text)}` is infinity, not a number, or too large for JSON",
+                "put it in quotes, or write a smaller number",
+                event.start_mark.line,
+            )
+        except TagError:
             value = text
-        else:
-            try:
-                value = plain_scalar(text)
-            except NotFiniteError:
-                value = self._not_finite(text, event)
+            self._bad_tag(event)
         if style:
             self._check_layout(event, text)
         if event.anchor is not None:
@@ -193,28 +200,10 @@ class _Loader:
             self._anchors[event.anchor] = value
         self._place(value, event.start_mark.line, text)
 
-    def _tagged(self, tag: str, text: str, event: ScalarEvent) -> JsonValue:
-        try:
-            return tagged_scalar(tag, text)
-        except NotFiniteError:
-            return self._not_finite(text, event)
-        except TagError:
-            self._bad_tag(tag, event)
-            return text
-
-    def _not_finite(self, text: str, event: ScalarEvent) -> JsonValue:
-        self._report(
-            "yaml-not-finite",
-            f"the value `{shown(text)}` is infinity, not a number, or too large for JSON",
-            "put it in quotes, or write a smaller number",
-            event.start_mark.line,
-        )
-        return None
-
-    def _bad_tag(self, tag: str, event: Event) -> None:
+    def _bad_tag(self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent) -> None:
         self._report(
             "yaml-tag",
-            f"the tag `{shown(tag.replace(CORE_TAG, '!!'))}` is not allowed in frontmatter",
+            f"the tag `{shown(str(event.tag).replace(CORE_TAG, '!!'))}` is not allowed in frontmatter",
             "leave the tag out; put a text that starts with ! in quotes",
             event.start_mark.line,
         )
@@ -226,7 +215,7 @@ class _Loader:
         if len(self._stack) >= self._max_depth:
             self._too_deep(line)
         if event.tag is not None and event.tag not in ("!", CORE_TAG + kind):
-            self._bad_tag(event.tag, event)
+            self._bad_tag(event)
         container = _Container(values, event, self._stack[-1].column if self._stack else -1)
         if event.anchor is not None:
             self._check_name(event, "&", event.anchor)

@@ -6,7 +6,24 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Final
 
-from skillwire.cli.command import Command, Group
+from skillwire.cli.command import Argument, Command, Group, path, text
+
+ON_SERVER: Final = text(
+    "--on SERVER", "The server to take the skill from. No other server is contacted.", completion="server"
+)
+MODEL: Final = text("--model NAME", "The model: anthropic:NAME, openai:NAME, google:NAME, ollama:NAME.")
+PASSWORD: Final = text(
+    "--password-env VARIABLE", "The environment variable that holds the private key's password."
+)
+JUNIT: Final = path("--junit FILE", "Also write a JUnit report to this file.")
+SARIF: Final = path("--sarif FILE", "Also write a SARIF 2.1.0 report to this file, for code scanning.")
+
+
+def action(*words: str) -> Argument:
+    """What a command does, as one of these words."""
+    listed = f"{', '.join(words[:-1])} or {words[-1]}."
+    return Argument("action", "ACTION", listed, choices=words, required=False)
+
 
 SECTIONS: Final = {
     "Publish": {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import ON_SERVER, Argument, command, flag, path, text, texts
+from skillwire.cli.command import Argument, command, flag, path, text, texts
+from skillwire.cli.commands import JUNIT, ON_SERVER, PASSWORD, SARIF
 
 CALLER: Final = text("--caller NAME", "For this caller of a gateway instead of yourself.")
 NAMES: Final = Argument(
@@ -50,7 +51,7 @@ _APPROVALS: Final = (
         flag("--allow-tools", "Also grant the tools that its allowed-tools field asks for."),
         flag("--allow-code", "Also allow running code while the skill is in use."),
         path("--sign KEY", "Sign the approvals with this private key, for a policy that names you."),
-        text("--password-env VARIABLE", "The environment variable that holds the private key's password."),
+        PASSWORD,
         path("--output FILE", "Where --sign writes the signed approvals, for `approvals import` or a feed."),
         ON_SERVER,
         CALLER,
@@ -120,7 +121,7 @@ _APPROVALS: Final = (
         "Signed with a key that others name as one of their `approvers`, they can import them without a "
         "terminal.",
         path("--sign FILE", "Sign them with this private key, as `skillwire sign --new-key` makes one."),
-        text("--password-env NAME", "The environment variable with the password of the key."),
+        PASSWORD,
         json=False,
         examples={
             "skillwire approvals export": "redirect it to a file, for the rest of a team",
@@ -176,8 +177,8 @@ _POLICY: Final = (
             required=False,
             many=True,
         ),
-        path("--junit FILE", "Also write a JUnit report to this file."),
-        path("--sarif FILE", "Also write a SARIF 2.1.0 report to this file."),
+        JUNIT,
+        SARIF,
         host=True,
         examples={
             "skillwire policy check skillwire.lock": "what is pinned",

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import (
-    ON_SERVER,
-    Argument,
-    choice,
-    command,
-    flag,
-    integer,
-    path,
-    seconds,
-    seldom,
-    text,
-    texts,
-    timeout,
-)
+from skillwire.cli.command import Argument, choice, command, flag, number, path, seldom, text, texts, timeout
+from skillwire.cli.commands import ON_SERVER, action
 from skillwire.cli.commands.publish import CLIENTS, CONNECTION_OPTIONS, HTTP_OPTIONS, LISTING_OPTIONS
 
 _NAMES: Final = Argument(
@@ -228,7 +216,7 @@ _SERVERS: Final = (
             "Use this OAuth client, for services that do not register clients automatically.",
         ),
         text("--client-secret-env VARIABLE", "The secret of that client is in this environment variable."),
-        integer(
+        number(
             "--port N",
             "Let the browser return to this port of 127.0.0.1. 0 picks a free one.",
             default=0,
@@ -334,7 +322,7 @@ _GATEWAY: Final = (
                 "--instructions TEXT | @FILE",
                 "What clients tell their model about the gateway, instead of the default text.",
             ),
-            seconds("--ttl SECONDS", "Longest cache lifetime of responses.", default=60, least=0),
+            number("--ttl SECONDS", "Longest cache lifetime of responses.", default=60, least=0),
         ),
         *LISTING_OPTIONS,
         host=True,
@@ -387,9 +375,7 @@ _GATEWAY: Final = (
         "The token of a new caller is printed once; the file stores only its digest. A running gateway "
         "follows within a second: it accepts a new caller, refuses the token of a removed one, and ends "
         "their streams.",
-        Argument(
-            "action", "ACTION", "list, add or remove.", choices=("list", "add", "remove"), required=False
-        ),
+        action("list", "add", "remove"),
         Argument("name", "NAME", "The name of a caller.", required=False),
         path("--tokens FILE", "The file of callers."),
         texts("--label SERVER", "Show a new caller this server only."),

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from skillwire.cli.command import (
-    ON_SERVER,
-    Argument,
-    choice,
-    command,
-    flag,
-    integer,
-    path,
-    seconds,
-    seldom,
-    text,
-    texts,
-    timeout,
-)
+from skillwire.cli.command import Argument, choice, command, flag, number, path, seldom, text, texts, timeout
+from skillwire.cli.commands import JUNIT, MODEL, ON_SERVER, PASSWORD, SARIF
 
 CLIENTS: Final = (
     "claude-code",
@@ -59,75 +47,75 @@ HTTP_OPTIONS: Final = (
 """The options of every command that serves over HTTP."""
 CONNECTION_OPTIONS: Final = seldom(
     flag("--stateless", "Stateless HTTP: no sessions."),
-    integer(
+    number(
         "--rate N",
         "Requests a minute for each caller with a token; 0 means no limit.",
         limit="http_requests_per_minute",
         least=0,
     ),
-    integer(
+    number(
         "--max-requests N",
         "Open requests for each caller with a token, streams included.",
         limit="http_requests_at_once",
         least=1,
     ),
-    integer(
+    number(
         "--max-failed-tokens N",
         "Tokens that are not valid from one address a minute; 0 means no limit.",
         limit="http_failed_credentials_per_minute",
         least=0,
     ),
-    integer(
+    number(
         "--max-connections N",
         "Accept at most N HTTP connections.",
         limit="http_connections",
         least=1,
     ),
-    integer(
+    number(
         "--max-connections-per-address N",
         "Accept at most N HTTP connections from one address.",
         limit="http_connections_per_address",
         least=1,
     ),
-    integer(
+    number(
         "--max-body-bytes N",
         "Accept HTTP requests of at most N bytes.",
         limit="http_body_bytes",
         least=1,
     ),
-    integer(
+    number(
         "--max-sessions N",
         "Keep at most N HTTP sessions of the 2025 protocol revisions.",
         limit="sessions",
         least=1,
     ),
-    integer(
+    number(
         "--max-views N",
         "Keep servers for at most N callers or sets of permissions.",
         limit="http_views",
         least=1,
     ),
-    seconds(
+    number(
         "--session-timeout SECONDS",
         "End a session after this time without a request.",
         limit="session_idle_seconds",
     ),
-    seconds(
+    number(
         "--head-timeout SECONDS",
         "Close an HTTP connection that has not sent the head of a request by then.",
         limit="http_head_seconds",
     ),
-    seconds(
+    number(
         "--body-timeout SECONDS",
         "Refuse an HTTP request whose body has not arrived by then.",
         limit="http_body_seconds",
     ),
-    seconds(
+    number(
         "--write-timeout SECONDS",
         "Cut off a client that takes less than 64 KiB of a response in this time.",
         limit="http_write_seconds",
     ),
-    seconds(
+    number(
         "--idle-timeout SECONDS",
         "Close an HTTP connection after this time without a request.",
         limit="http_idle_seconds",
@@ -138,7 +126,7 @@ CONNECTION_OPTIONS: Final = seldom(
 LIMIT_FIELDS: Final = {option.field: option.limit for option in CONNECTION_OPTIONS if option.limit}
 """The field of `Limits` that each of these options sets."""
 LISTING_OPTIONS: Final = seldom(
-    integer("--page-size N", "Skills per page of a listing.", default=100, least=1, most=1000),
+    number("--page-size N", "Skills per page of a listing.", default=100, least=1, most=1000),
     choice(
         "--tools auto|always|never",
         "Offer load_skill and related tools. auto hides them from clients that support the extension.",
@@ -214,7 +202,7 @@ COMMANDS: Final = (
         text("--instructions TEXT | @FILE", "What clients tell their model about this server."),
         *LISTING_OPTIONS,
         *seldom(
-            seconds("--ttl SECONDS", "Cache lifetime of responses.", default=60, least=0),
+            number("--ttl SECONDS", "Cache lifetime of responses.", default=60, least=0),
             choice(
                 "--cache-scope public|private",
                 "Cache scope of responses. Private by default when there is a token.",
@@ -227,7 +215,7 @@ COMMANDS: Final = (
                 "--well-known",
                 "Also serve the skills as archives under /.well-known/agent-skills/. Needs --http.",
             ),
-            seconds(
+            number(
                 "--refresh SECONDS",
                 "Fetch repositories and sites again after this time, or on SIGHUP.",
                 default=300,
@@ -353,10 +341,10 @@ COMMANDS: Final = (
             "or none, in each row. Repeatable.",
             many=True,
         ),
-        integer("--budget CHARS", "Report what a catalog of this size cuts. The default is 16,000."),
+        number("--budget CHARS", "Report what a catalog of this size cuts. The default is 16,000."),
         flag("--descriptions", "Search names and descriptions alone, as hosts do at first."),
         flag("--semantic", "Also search by the meaning of descriptions. Needs the extra semantic."),
-        integer("--min-top1 PERCENT", "Exit with 1 if fewer questions find the right skill first.", most=100),
+        number("--min-top1 PERCENT", "Exit with 1 if fewer questions find the right skill first.", most=100),
         path("--baseline FILE", "Exit with 1 if more questions are lost than gained since it was saved."),
         flag("--save", "Write the results to the baseline instead of comparing them."),
         examples={
@@ -381,14 +369,14 @@ COMMANDS: Final = (
             many=True,
             completion="file",
         ),
-        text("--model NAME", "The model: anthropic:NAME, openai:NAME, google:NAME, ollama:NAME."),
-        integer(
+        MODEL,
+        number(
             "--repeat N", "Run it this often with the skill and without it.", default=5, most=1000, least=1
         ),
         flag("--control", "Also run it without the skill.", default=True),
         text("--style STYLE", "Emulate another host: claude, codex, gemini, goose or wayland."),
-        integer("--min-pass PERCENT", "Exit with 1 if fewer runs with the skill pass.", most=100),
-        path("--junit FILE", "Write the results as JUnit XML to this file."),
+        number("--min-pass PERCENT", "Exit with 1 if fewer runs with the skill pass.", most=100),
+        JUNIT,
         path("--html FILE", "Write a page with a plot to this file."),
         examples={
             "skillwire eval run examples/scenarios/pr-review --model anthropic:NAME": "five of each",
@@ -440,8 +428,8 @@ COMMANDS: Final = (
             default="both",
             field="protocol",
         ),
-        integer("--max-skills N", "Read the files of at most N skills.", default=200, least=1),
-        integer(
+        number("--max-skills N", "Read the files of at most N skills.", default=200, least=1),
+        number(
             "--max-bytes N",
             "Download at most N bytes per protocol revision.",
             least=1,
@@ -460,13 +448,13 @@ COMMANDS: Final = (
         ),
         path("--baseline FILE", "Do not fail for findings that this earlier --json report has."),
         path("--trace FILE", "Write every message to this file, without secrets."),
-        path("--junit FILE", "Also write a JUnit report to this file."),
-        path("--sarif FILE", "Also write a SARIF report to this file, for code scanning."),
+        JUNIT,
+        SARIF,
         flag(
             "--quick",
             "Check the newest protocol revision alone, and ask nothing twice: while you write a server.",
         ),
-        integer(
+        number(
             "--repeat N",
             "Check N times, and say in how many runs each finding was seen. For servers that are unstable.",
             default=1,
@@ -505,7 +493,7 @@ COMMANDS: Final = (
         path("--new-key FILE", "Create a key: the private part in FILE, the public part beside it."),
         flag("--check", "Check the signature, and say who signed which files."),
         path("--cert FILE", "The signer's certificate and its chain, in PEM."),
-        text("--password-env VARIABLE", "The environment variable that holds the private key's password."),
+        PASSWORD,
         flag("--keyless", "Sign with Sigstore instead of a key. Needs the extra `sigstore`."),
         text("--publisher NAME", "With --check: accept this publisher only."),
         path("--root FILE", "With --check: accept certificates that lead to this root certificate, in PEM."),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from skillwire.cli.command import Argument, Command, Option, choice, command, flag, integer, path, text
+from skillwire.cli.command import Argument, Command, Option, choice, command, flag, number, path, text
+from skillwire.cli.commands import PASSWORD, action
 
 REGISTRY_TOKEN_VARIABLE: Final = "SKILLWIRE_REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
 STORE_VARIABLE: Final = "SKILLWIRE_STORE"
@@ -100,9 +101,7 @@ COMMANDS: Final = (
         "Add, list or revoke tokens\n\n"
         "A new token is printed once; the registry keeps a hash of it. A token can do what it was "
         "granted, with --role here or with skillwire registry grants later.",
-        Argument(
-            "action", "ACTION", "add, list or revoke.", choices=("add", "list", "revoke"), required=False
-        ),
+        action("add", "list", "revoke"),
         Argument("name", "NAME", "The name of the token.", required=False),
         choice("--role read|publish|admin", "What the new token may do."),
         text("--namespace NAME", "Where. The default is every namespace."),
@@ -116,7 +115,7 @@ COMMANDS: Final = (
         "registry namespace",
         "Create a namespace, or set its quota and required signer",
         Argument("name", "NAME", "The namespace."),
-        integer("--quota-mb N", "How many megabytes its files may take up.", least=0),
+        number("--quota-mb N", "How many megabytes its files may take up.", least=0),
         text("--signer NAME", "Accept only what this publisher signed. Needs --key or --root."),
         path("--key FILE", "The publisher's public key, in PEM."),
         path("--root FILE", "The publisher's root certificate, in PEM."),
@@ -130,9 +129,7 @@ COMMANDS: Final = (
         "List who may do what, and grant or revoke roles\n\n"
         "SUBJECT is token:NAME, user:SUBJECT or group:NAME of your identity provider, or anyone. A subject "
         "has one role in a namespace: the one that was added last.",
-        Argument(
-            "action", "ACTION", "list, add or revoke.", choices=("list", "add", "revoke"), required=False
-        ),
+        action("list", "add", "revoke"),
         Argument("subject", "SUBJECT", "Who.", required=False),
         Argument(
             "role",
@@ -153,7 +150,7 @@ COMMANDS: Final = (
         "registry uploads",
         "List or drop files that were sent and not published\n\n"
         "They count against the quota of whoever sent them, and are dropped after a day.",
-        Argument("action", "ACTION", "list or drop.", choices=("list", "drop"), required=False),
+        action("list", "drop"),
         text("--namespace NAME", "With drop: the namespace."),
         text("--sender WHO", "With drop: who sent them, as the list shows it."),
         examples={
@@ -191,8 +188,8 @@ COMMANDS: Final = (
         text("--reason TEXT", "Why. Whoever is refused sees it."),
         flag("--undo", "Take a revocation back."),
         path("--sign KEY", "Sign the list with this private key, as `skillwire sign --new-key` makes one."),
-        text("--password-env VARIABLE", "The environment variable that holds the private key's password."),
-        integer("--days N", "How long the signed list is valid.", default=90, least=1),
+        PASSWORD,
+        number("--days N", "How long the signed list is valid.", default=90, least=1),
         examples={
             "skillwire registry revoke acme/pdf@1.1.0 --reason leak --sign key.pem": "",
             "skillwire registry revoke acme/pdf@1.1.0 --reason leak": "the registry alone refuses it",
@@ -206,7 +203,7 @@ COMMANDS: Final = (
         "Versions that a channel points to, withdrawn and revoked versions stay. Clients that pinned a "
         "deleted version can no longer fetch it. It works in small steps: publications go on beside it, and "
         "after an interruption the next call continues.",
-        integer("--keep N", "Keep the newest N versions of each skill.", default=10, least=1),
+        number("--keep N", "Keep the newest N versions of each skill.", default=10, least=1),
         examples={"skillwire registry prune --keep 20": ""},
     ),
     _on_store(
@@ -214,7 +211,7 @@ COMMANDS: Final = (
         "Show who did what, or check that nothing was changed",
         flag("--verify", "Check the chain of hashes. Exits with 6 if a line was changed or removed."),
         flag("--gateways", "Show the lines of the gateways that use this store instead."),
-        integer("--after N", "Only lines of the registry after this number.", default=0, least=0),
+        number("--after N", "Only lines of the registry after this number.", default=0, least=0),
         examples={
             "skillwire registry audit --verify": "",
             "skillwire registry audit --gateways": "who read which skill through a gateway",

@@ -5,18 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from skillwire.cli.command import (
-    ON_SERVER,
-    Argument,
-    choice,
-    command,
-    flag,
-    integer,
-    path,
-    seconds,
-    text,
-    texts,
-)
+from skillwire.cli.command import Argument, choice, command, flag, number, path, text, texts
+from skillwire.cli.commands import MODEL, ON_SERVER
 
 NAME: Final = Argument(
     "name", "NAME", "The name of a skill as `skillwire list` shows it, or its URI.", completion="skill"
@@ -39,7 +29,7 @@ _USE: Final = (
         flag("--installed", "Only what skillwire.lock pins, and where it came from. No server is contacted."),
         flag("--user", "With --installed: your own skills, for every project, instead of this project's."),
         flag("--for-model", "Print what a model is told instead; with --json, also the tools that it gets."),
-        integer("--budget N", "With --for-model: at most N characters; skills that do not fit are counted."),
+        number("--budget N", "With --for-model: at most N characters; skills that do not fit are counted."),
         texts("--working PATH", "With --for-model: a file being worked on; may activate path-scoped skills."),
         flag("--usage", "How often each skill was used on this machine. Needs usage = true in your file."),
         flag("--clear", "With --usage: delete what was counted."),
@@ -80,7 +70,7 @@ _USE: Final = (
         "Searches names, descriptions and cached text. The last word may be a prefix.",
         Argument("words", "WORDS", "What to look for.", many=True),
         text("--on NAME", "Search this server or directory only.", completion="server"),
-        integer("--limit N", "Show at most N skills.", default=20, least=1, most=1000),
+        number("--limit N", "Show at most N skills.", default=20, least=1, most=1000),
         flag(
             "--semantic", "Also find skills by the meaning of their descriptions. Needs the extra semantic."
         ),
@@ -126,11 +116,11 @@ _USE: Final = (
         texts("--grant GRANT", "Ask for this, too."),
         flag("--explain", "Print what it would get, and run nothing."),
         text("--interpreter PROGRAM", "Run it with this program."),
-        seconds("--max-seconds SECONDS", "End it after this time.", limit="script_seconds"),
-        integer("--max-memory BYTES", "End it if it needs more.", limit="script_memory_bytes", least=1),
-        integer("--max-processes N", "The processes that it may have.", limit="script_processes", least=1),
-        integer("--max-disk BYTES", "End it if it writes more.", limit="script_disk_bytes", least=4096),
-        integer("--max-output BYTES", "End it if it prints more.", limit="script_output_bytes", least=1),
+        number("--max-seconds SECONDS", "End it after this time.", limit="script_seconds"),
+        number("--max-memory BYTES", "End it if it needs more.", limit="script_memory_bytes", least=1),
+        number("--max-processes N", "The processes that it may have.", limit="script_processes", least=1),
+        number("--max-disk BYTES", "End it if it writes more.", limit="script_disk_bytes", least=4096),
+        number("--max-output BYTES", "End it if it prints more.", limit="script_output_bytes", least=1),
         path("--audit FILE", "Append a line for the run: digest, script, grants, exit code, time, bytes."),
         flag(
             "--unsafe-no-sandbox",
@@ -151,11 +141,11 @@ _USE: Final = (
         "tool of a server runs only if --allow-tool names it, and what needs a person makes the command exit "
         "with 7. Models are named as pydantic-ai does, and their keys come from its variables, such as "
         "ANTHROPIC_API_KEY. A session is not stored.",
-        text("--model NAME", "The model: anthropic:NAME, openai:NAME, google:NAME, ollama:NAME."),
+        MODEL,
         text("--prompt -p TEXT", "Do this one task and exit."),
         texts("--allow-tool SERVER/NAME", "Call this tool without asking."),
-        integer("--max-turns N", "Stop a task after this many requests to the model.", default=50, least=1),
-        integer("--max-tokens N", "Stop a task after this many tokens.", least=1),
+        number("--max-turns N", "Stop a task after this many requests to the model.", default=50, least=1),
+        number("--max-tokens N", "Stop a task after this many tokens.", least=1),
         choice(
             "--output-format text|stream-json",
             "With -p: the answer, or a JSON line per event.",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from skillwire.catalog import EVERYTHING, Selection
+from skillwire.documents import is_list, is_object
 from skillwire.errors import Issue, SourceError
 from skillwire.files import make_folder, read_regular, write_atomic
 from skillwire.limits import DEFAULT_LIMITS
@@ -60,25 +61,13 @@ class ConfigTable:
 
     def strings(self, key: str) -> tuple[str, ...] | None:
         """A list of texts; `None` when the key is absent, which is not the same as an empty list."""
-        value = self._get(key)
-        if value is None:
-            return None
-        items = cast("list[object]", value) if isinstance(value, list) else []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in items):
-            self.blame(key, "is not a list of texts", f'write {key} = ["...", "..."]')
-            return None
-        return tuple(cast("list[str]", items))
+        value = self._checked(key, _is_texts, "is not a list of texts", f'write {key} = ["...", "..."]')
+        return None if value is None else tuple(value)
 
     def string_map(self, key: str) -> dict[str, str]:
         """A table of texts."""
-        value = self._get(key)
-        if value is None:
-            return {}
-        table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-        if not isinstance(value, dict) or not all(isinstance(item, str) for item in table.values()):
-            self.blame(key, "is not a table of texts", f'write {key} = {{ NAME = "value" }}')
-            return {}
-        return cast("dict[str, str]", table)
+        fix = f'write {key} = {{ NAME = "value" }}'
+        return self._checked(key, _is_text_table, "is not a table of texts", fix) or {}
 
     def boolean(self, key: str) -> bool | None:
         """True or false, or `None` when the key is absent."""
@@ -90,33 +79,22 @@ class ConfigTable:
 
     def seconds(self, key: str) -> float | None:
         """A number of seconds, more than none and at most an hour."""
-        value = self._get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
-            self.blame(key, "is not a number of seconds from above 0 to 3600", f"write {key} = 10")
-            return None
-        return float(value)
+        problem = "is not a number of seconds from above 0 to 3600"
+        value = self._checked(key, _is_seconds, problem, f"write {key} = 10")
+        return None if value is None else float(value)
 
     def integer(self, key: str, *, most: int = 2**53) -> int | None:
         """A whole number from 1 on, or `None` when the key is absent."""
-        value = self._get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            self.blame(key, f"is not a whole number from 1 to {most:,}", f"write {key} = 1")
-            return None
-        return value
+
+        def is_valid(value: object) -> bool:
+            return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+        return self._checked(key, is_valid, f"is not a whole number from 1 to {most:,}", f"write {key} = 1")
 
     def time(self, key: str) -> datetime | None:
         """A time with its offset, or `None` when the key is absent."""
-        value = self._get(key)
-        if value is None:
-            return None
-        if not isinstance(value, datetime) or value.tzinfo is None:
-            self.blame(key, "is not a time with an offset", f"write {key} = 2030-01-31T00:00:00Z")
-            return None
-        return value
+        fix = f"write {key} = 2030-01-31T00:00:00Z"
+        return self._checked(key, _is_exact_time, "is not a time with an offset", fix)
 
     def choice(self, key: str, choices: Iterable[str]) -> str:
         value = self.string(key)
@@ -169,12 +147,36 @@ class ConfigTable:
             )
         )
 
+    def _checked(self, key: str, is_valid: Callable[[object], bool], problem: str, fix: str) -> Any:
+        """The value of a key; `None` when it is absent, or not valid, which is reported."""
+        value = self._get(key)
+        if value is None or is_valid(value):
+            return value
+        self.blame(key, problem, fix)
+        return None
+
     def _get(self, key: str) -> object:
         self._known.add(key)
         return self._values.get(key)
 
     def _path(self, key: str) -> str:
         return f"{self._key}.{key}" if self._key else key
+
+
+def _is_texts(value: object) -> bool:
+    return is_list(value) and all(isinstance(item, str) for item in value)
+
+
+def _is_text_table(value: object) -> bool:
+    return is_object(value) and all(isinstance(item, str) for item in value.values())
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 3600
+
+
+def _is_exact_time(value: object) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is not None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -45,22 +45,11 @@ from skillwire.trust import (
 )
 
 _MENTION: Final = re.compile(r"(?<![\w$\\])\$([^\W_][\w.:/~-]*)")
-ALL_FIELDS: Final = frozenset(
-    {
-        "name",
-        "description",
-        "allowed-tools",
-        "model",
-        "effort",
-        "when-to-use",
-        "paths",
-        "argument-hint",
-        "disable-model-invocation",
-        "user-invocable",
-    }
-)
 INVOCATION: Final = frozenset({"disable-model-invocation", "user-invocable", "argument-hint"})
 """Who may invoke a skill, and with what. They apply in every style, because they only restrict."""
+ALL_FIELDS: Final = INVOCATION | frozenset(
+    ("name", "description", "allowed-tools", "model", "effort", "when-to-use", "paths")
+)
 _LINE: Final = 1024
 _WORD: Final = 100
 _GLOBS: Final = 50

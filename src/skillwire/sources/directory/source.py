@@ -178,8 +178,7 @@ class DirectorySource(Source):
             self.save_cache()
 
     async def list_entries(self) -> Sequence[SkillEntry]:
-        if not self._is_open:
-            await self.open()
+        await self.open()
         return self.snapshot.entries
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
