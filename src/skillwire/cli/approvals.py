@@ -415,7 +415,7 @@ def export_approvals(*, sign: Path | None, password_env: str | None) -> None:
 
 
 def _signing_key(path: Path | None, password_env: str | None) -> EllipticCurvePrivateKey | None:
-    from skillwire.cli.authoring import password
+    from skillwire.cli.host_options import password
     from skillwire.sources import load_private_key
 
     return None if path is None else load_private_key(path, password(password_env))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillwire.cli.commands.registry import REGISTRY_TOKEN_VARIABLE
-from skillwire.cli.host_options import HostOptions, with_host
+from skillwire.cli.host_options import HostOptions, password, with_host
 from skillwire.cli.output import Screen, counted, error, info, printable, show_json, write
 from skillwire.cli.registry import open_store, operator, store_url
 from skillwire.errors import InstalledInPart, Severity, SourceError, UsageError
@@ -280,18 +280,6 @@ def _configured(options: HostOptions, name: str | None) -> list[Publisher]:
     if not chosen:
         raise SourceError(f"no publisher is called {name}: add it to skillwire.toml, or give --key or --root")
     return chosen
-
-
-def password(variable: str | None) -> bytes | None:
-    """The password of a key, from the variable of this name."""
-    import os
-
-    if variable is None:
-        return None
-    value = os.environ.get(variable)
-    if not value:
-        raise UsageError(f"{variable} is not set: put the password into it")
-    return value.encode("utf-8")
 
 
 def publish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -513,3 +514,13 @@ def _directory(text: str) -> Path | LocalDirectory:
         return LocalDirectory(Origin.local(label.strip()), expand_user(path))
     except SkillwireError as error:
         raise UsageError(f"--dir: {error}") from None
+
+
+def password(variable: str | None) -> bytes | None:
+    """The password of a key, from the variable of this name."""
+    if variable is None:
+        return None
+    value = os.environ.get(variable)
+    if not value:
+        raise UsageError(f"{variable} is not set: put the password into it")
+    return value.encode("utf-8")

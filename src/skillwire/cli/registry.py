@@ -172,7 +172,7 @@ def revoke(
         raise UsageError("--reason TEXT belongs to what is revoked: whoever is refused sees it")
     if password_env is not None and sign is None:
         raise UsageError("--password-env needs --sign, the private key that it unlocks")
-    from skillwire.cli.authoring import password
+    from skillwire.cli.host_options import password
     from skillwire.registry import next_list
     from skillwire.sources import load_private_key
 
