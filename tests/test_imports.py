@@ -18,6 +18,7 @@ LAYERS: Mapping[str, int] = {
     "documents": 0,
     "files": 0,
     "lazy": 0,
+    "words": 0,
     "telemetry": 0,
     "skill": 1,
     "trust": 2,

@@ -1,4 +1,4 @@
-"""Text for people: untrusted text made safe to show (SEC-11), secrets replaced, and numbers in words.
+"""Untrusted text made safe to show: hidden characters removed (SEC-11) and secrets replaced.
 
 `clean_line` is for single lines: names, descriptions, labels, URIs. `clean_text` is for bodies: it keeps line
 ends and tabs. Both remove what a reader cannot see but a terminal or a model obeys: control characters and
@@ -324,20 +324,3 @@ def for_model(message: str) -> str:
     if "`skillwire " not in message:
         return message
     return f"{_COMMAND.sub('', message).rstrip(' :;,.')}. Only the user can act on that: tell them"
-
-
-def human_size(size: int) -> str:
-    """A number of bytes, such as `1.2 MB`."""
-    if size < 1000:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("kB", "MB", "GB"):
-        value /= 1000
-        if value < 1000 or unit == "GB":
-            return f"{value:.1f} {unit}"
-    raise AssertionError("the last unit takes every size")
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the singular or plural."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

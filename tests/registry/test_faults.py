@@ -359,7 +359,7 @@ async def test_dropped_connections_are_replaced_and_the_feed_misses_nothing(post
 def test_a_clock_that_goes_backwards_changes_no_order(store: Store, monkeypatch: pytest.MonkeyPatch):
     publish = publish_to(store)
     publish("pdf", "1.0.0")
-    for module in ("publishing", "channels", "audit"):
+    for module in ("publishing", "source", "audit"):
         monkeypatch.setattr(f"skillwire.registry.{module}.now", lambda: 1_000)
     publish("pdf", "1.1.0")
     publishing = Publishing(store)

@@ -17,7 +17,7 @@ from skillwire import LegacyFeatures, SkillServer
 from skillwire.limits import Limits
 from skillwire.server import ServerOptions, SkillLibrary
 from skillwire.server.fastpath import discovery
-from skillwire.server.tools import LibrarySearch
+from skillwire.server.search import LibrarySearch
 from skillwire.sources import DirectorySource, FunctionSource
 from skillwire.wire.v1 import EXTENSION_ID, QUERY_ID
 from trees import write

@@ -24,7 +24,8 @@ from rich.text import Text
 from skillwire.chat.session import ChatError, ChatEvent, ChatSession, find_model
 from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host import ConnectionStatus, EventKind, ServerTool, SkillHost, ToolRequest
-from skillwire.text import clean_text, counted, safe_line
+from skillwire.text import clean_text, safe_line
+from skillwire.words import counted
 
 _DESCRIPTION_CHARS: Final = 100
 

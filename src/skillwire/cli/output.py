@@ -13,13 +13,14 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import BinaryIO, Final, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from skillwire.errors import SourceError
-from skillwire.text import clean_text, safe_line
-from skillwire.text import counted as counted
-from skillwire.text import human_size as human_size
-from skillwire.trust import Origin, Scan
+from skillwire.words import counted as counted
+from skillwire.words import human_size as human_size
+
+if TYPE_CHECKING:
+    from skillwire.trust import Origin, Scan
 
 
 def printable(text: str) -> str:
@@ -167,6 +168,8 @@ class Screen:
 
         Returns the remark on what was removed from it.
         """
+        from skillwire.text import clean_text
+
         cleaned = clean_text(text)
         for line in cleaned.text.removesuffix("\n").split("\n"):
             for piece in wrap(line.expandtabs(_TAB), self.width - 2):
@@ -219,6 +222,8 @@ def origin_words(origin: Origin) -> str:
 
 def cut(text: str, width: int) -> str:
     """Untrusted text on one line, at most `width` columns wide."""
+    from skillwire.text import safe_line
+
     line = safe_line(text)
     if columns_of(line) <= width:
         return line

@@ -23,7 +23,7 @@ from skillwire.clients import running_agent
 from skillwire.errors import ApprovalRequired, LimitExceeded, SkillwireError
 from skillwire.limits import Limits
 from skillwire.skill import DYNAMIC, NO_SIZE, SetDigest, SkillEntry, SkillResource, path_below, skill_root
-from skillwire.text import counted, safe_line
+from skillwire.text import safe_line
 from skillwire.trust import (
     NO_GRANTS,
     AdmissionRequest,
@@ -42,6 +42,7 @@ from skillwire.trust import (
     check_entry,
     missing_publisher,
 )
+from skillwire.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

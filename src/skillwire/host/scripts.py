@@ -41,9 +41,10 @@ from skillwire.sandbox import Grant, GrantKind, RunResult, SandboxPlan, parse_gr
 from skillwire.sandbox.plan import given, interpreter_for, newly_requested, program_path, stored
 from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
-from skillwire.text import counted, safe_line
+from skillwire.text import safe_line
 from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, shown_digest
 from skillwire.trust.fence import fence
+from skillwire.words import counted
 
 if TYPE_CHECKING:
     from skillwire.host.wiring import HostComponents

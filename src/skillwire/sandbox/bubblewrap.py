@@ -48,8 +48,9 @@ from skillwire.sandbox.plan import (
 from skillwire.sandbox.proxy import Proxy, listen_inside
 from skillwire.sandbox.seccomp import MACHINES, filter_bytes
 from skillwire.skill import digest_of
-from skillwire.text import counted, safe_line, safe_text
+from skillwire.text import safe_line, safe_text
 from skillwire.trust import VerifiedFile
+from skillwire.words import counted
 
 _START_SECONDS: Final = 10
 _END_SECONDS: Final = 10

@@ -16,7 +16,8 @@ from typing import Final
 from skillwire.documents import JsonValue
 from skillwire.errors import FormatError
 from skillwire.limits import Limits
-from skillwire.text import counted, safe_line
+from skillwire.text import safe_line
+from skillwire.words import counted
 
 METADATA_KEY: Final = "dev.skillwire/grants"
 """The key of `metadata` in a SKILL.md under which it says what its scripts ask for."""

@@ -60,7 +60,7 @@ from skillwire.wire import INDEX_URI, INVALID_PARAMS, entry_to_wire, is_legacy_r
 from skillwire.wire.legacy import MANIFEST, PROMPT_XML_URI, write_index, write_manifest, write_prompt_xml
 
 if TYPE_CHECKING:
-    from skillwire.server.tools import LibrarySearch
+    from skillwire.server.search import LibrarySearch
 
 _TASK = "task"
 
@@ -304,7 +304,7 @@ class SkillResults:
     async def search(self, query: str, limit: int) -> Sequence[SkillEntry]:
         """The skills that fit a query best, best first."""
         if self._search is None:
-            from skillwire.server.tools import LibrarySearch
+            from skillwire.server.search import LibrarySearch
 
             self._search = LibrarySearch(self.library, self.options.limits)
         found = await self._search.search(query, limit)

@@ -19,7 +19,6 @@ the first heading, a description from the first heading or line of the body.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import unicodedata
@@ -488,6 +487,8 @@ def fix_skill_md(data: bytes, *, directory: str, unsafe: bool = False) -> Fixed:
 def unified_diff(before: bytes, after: bytes, *, file: str) -> str:
     """A repair as a unified diff, which contains untrusted text."""
     old, new = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (before, after))
+    import difflib  # Not needed to serve.
+
     lines = difflib.unified_diff(old, new, f"a/{file}", f"b/{file}", n=1)
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 

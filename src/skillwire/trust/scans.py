@@ -17,7 +17,8 @@ from typing import Final, TypeAlias, cast
 
 from skillwire.documents import DocumentError, is_list, is_object, read_json
 from skillwire.errors import LimitExceeded
-from skillwire.text import counted, safe_line
+from skillwire.text import safe_line
+from skillwire.words import counted
 
 SARIF_VERSION: Final = "2.1.0"
 _FINDINGS_KEPT: Final = 100

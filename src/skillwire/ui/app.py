@@ -37,7 +37,6 @@ from starlette.routing import Route
 
 from skillwire.errors import ApprovalRequired, SkillNotFound, SkillwireError
 from skillwire.server import Asgi, Receive, Scope, Send, StoppableApp
-from skillwire.text import counted
 from skillwire.trust import Grants, Reason
 from skillwire.ui.access import (
     Notice,
@@ -54,6 +53,7 @@ from skillwire.ui.installed import InstalledSkills
 from skillwire.ui.items import Overview, address
 from skillwire.ui.pages import Pages
 from skillwire.ui.rendering import MOST_STREAMS, Layout, Live, Templates
+from skillwire.words import counted
 
 if TYPE_CHECKING:
     from skillwire.access import Callers

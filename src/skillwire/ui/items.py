@@ -23,9 +23,10 @@ from skillwire.host import SkillReview, scan_revision
 from skillwire.install.lock import is_script
 from skillwire.limits import MIB
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
-from skillwire.text import counted, human_size, split_hidden
+from skillwire.text import split_hidden
 from skillwire.trust import OriginKind, Scan, SignatureState, SignatureVerdict, requested_tools, shown_path
 from skillwire.ui.code import SkillScans, reveal, scan_rows
+from skillwire.words import counted, human_size
 
 if TYPE_CHECKING:
     from skillwire.catalog import HostSkill

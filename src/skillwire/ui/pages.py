@@ -17,10 +17,11 @@ from skillwire.errors import SkillNotFound, SkillwireError
 from skillwire.host import ConnectionStatus
 from skillwire.install import LockedFile, acceptance_key
 from skillwire.skill import SKILL_FILE, parse_digest
-from skillwire.text import human_size, safe_line
+from skillwire.text import safe_line
 from skillwire.ui.code import LINE_CHARS, Part, reveal, scan_rows, show_comparison, show_text
 from skillwire.ui.items import Filter, PageLinks, SkillItem, address, file_tree, paged
 from skillwire.ui.rendering import MOST_CHARS, render_markdown
+from skillwire.words import human_size
 
 if TYPE_CHECKING:
     from markupsafe import Markup
