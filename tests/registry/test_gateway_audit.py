@@ -142,7 +142,7 @@ def test_every_read_of_two_gateways_is_in_the_store_also_when_it_did_not_answer_
     own_postgres: Postgres, machine: Machine
 ):
     url = own_postgres.new()
-    store = Store(url)
+    store = Store(url, call_seconds=PATIENCE)
     Publishing(store).set_namespace("acme", by="test")
     publish = publish_to(store)
     with machine.gateway(url) as (first, one), machine.gateway(url) as (second, other):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -201,6 +201,8 @@ FORMAT: Final = "skillwire-eval-run/1"
 ARMS: Final = ("with", "without")
 """With the skill, and without it."""
 _ANSWER_CHARS: Final = 4000
+_PATIENT: Final = replace(DEFAULT_LIMITS, connect_seconds=60)
+"""A run takes minutes: that a server starts slowly on a busy machine says nothing about the skill."""
 _USAGE: Final = ("requests", "input_tokens", "output_tokens", "cost_usd")
 
 
@@ -277,6 +279,7 @@ async def _run(
             watch=False,
             cache_directory=state / "cache",
             approvals_file=state / "approvals.sqlite",
+            limits=_PATIENT,
         )
         async with host:
             _switch_off(host, scenario, arm)
