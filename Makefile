@@ -25,7 +25,7 @@ PYTEST = $(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/python -m pytest $(if $(MEMORY)
 # On two cores: some tests wait for a moment, for a process or for a deadline.
 WORKERS = 3
 FEW_FAILED = $(BIN)/python tools/failed.py 5
-QUICK = not process and not slow and not interop and not soak
+QUICK = not process and not slow and not peer and not soak
 ENVIRONMENTS = $(patsubst tests/environments/%.txt,.envs/%/installed,$(wildcard tests/environments/*.txt)) \
 	$(patsubst tests/environments/%/package.json,.envs/%/installed,$(wildcard tests/environments/*/package.json))
 
@@ -77,7 +77,7 @@ other-python: $(OTHER_STAMP)
 
 # The whole suite in random order: no test may depend on another. SEED=n repeats a run.
 random: $(STAMP)
-	$(BIN)/pytest -n 2 -m "not interop and not soak" --random-order $(if $(SEED),--random-order-seed=$(SEED))
+	$(BIN)/pytest -n 2 -m "not peer and not soak" --random-order $(if $(SEED),--random-order-seed=$(SEED))
 
 # Each security line changed, one at a time; a test must notice. About an hour.
 mutants: $(STAMP)

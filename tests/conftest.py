@@ -33,7 +33,7 @@ _running: list[pytest.Item] = []
 def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
     if event in _STARTS and _running and os.getpid() == _PID:
         item = _running[-1]
-        if not any(item.get_closest_marker(mark) for mark in ("process", "interop", "soak")):
+        if not any(item.get_closest_marker(mark) for mark in ("process", "peer", "soak")):
             raise RuntimeError(f"{item.nodeid} starts a process: mark it with @pytest.mark.process")
 
 
@@ -61,6 +61,26 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         _running.pop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if mark := item.get_closest_marker("quarantine"):
+            item.user_properties.append(("quarantine", mark.args[0]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests in quarantine, each with its reason, so that none is forgotten there."""
+    quarantined = {
+        f"  {report.nodeid}: {value}"
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "quarantine"
+    }
+    terminalreporter.write_line(f"Quarantined tests: {len(quarantined)}")
+    for line in sorted(quarantined):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)

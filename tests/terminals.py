@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -16,6 +17,13 @@ from pathlib import Path
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 180
+
+
+def _as_a_shell_would() -> None:
+    """Give the new session its controlling terminal, and Ctrl-C its effect: a job that was started in the
+    background ignores SIGINT, and its children inherit that."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -40,8 +48,7 @@ class Terminal:
             env=environment,
             cwd=cwd,
             start_new_session=True,
-            # The controlling terminal of the new session, as for a person's shell.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_as_a_shell_would,
         )
         os.close(theirs)
 

@@ -43,7 +43,7 @@ PYTEST = (
     "-p",
     "no:cacheprovider",
     "-m",
-    "not interop and not soak",
+    "not peer and not soak",
 )
 
 

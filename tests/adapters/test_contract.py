@@ -19,7 +19,7 @@ SECONDS = 600
 
 
 @pytest.mark.process
-@pytest.mark.interop
+@pytest.mark.peer
 def test_every_adapter_keeps_the_contract(tmp_path: Path) -> None:
     # One process for all: most of what each would take is the import of pytest, the SDK and its framework.
     done = subprocess.run(

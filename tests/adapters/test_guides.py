@@ -28,7 +28,7 @@ def block(page: Path, language: str) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.interop
+@pytest.mark.peer
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_the_program_of_a_guide_runs(page: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples/skills", tmp_path / "skills")

@@ -15,7 +15,7 @@ from agent_clients.programs import PROGRAMS
 from agent_clients.scenario import PATIENT, has_gateway
 from environments import node_environment
 
-pytestmark = [pytest.mark.process, pytest.mark.interop, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.peer, pytest.mark.slow]
 
 SCENARIO = Path(__file__).parent / "scenario.py"
 SECONDS = 900

@@ -17,7 +17,7 @@ SECONDS = 120
 
 
 @pytest.mark.process
-@pytest.mark.interop
+@pytest.mark.peer
 def test_spans_and_metrics_reach_a_collector_in_memory_and_over_otlp(tmp_path: Path) -> None:
     """In the environment that has the SDK of OpenTelemetry; Skillwire itself needs only its API."""
     done = subprocess.run(

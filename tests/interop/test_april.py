@@ -18,7 +18,7 @@ from skillwire import ServerConfig, SkillHost
 from skillwire.errors import SkillNotFound
 from skillwire.skill import Dialect
 
-pytestmark = [pytest.mark.interop, pytest.mark.anyio]
+pytestmark = [pytest.mark.peer, pytest.mark.anyio]
 
 STYLES = ["spec", "codex", "goose", "gemini", "wayland"]
 REVISIONS = ["auto", "legacy"]

@@ -15,7 +15,7 @@ from folder_server import in_thread
 from interop.april_server import make_server, parse
 from terminals import Terminal
 
-pytestmark = [pytest.mark.interop, pytest.mark.process]
+pytestmark = [pytest.mark.peer, pytest.mark.process]
 
 Server = Callable[..., tuple[str, str]]
 """The option of commands for a server with these options of its own."""

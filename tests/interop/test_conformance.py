@@ -9,7 +9,7 @@ import pytest
 
 from interop.peers import Peers
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.peer
 
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"

@@ -11,7 +11,7 @@ import pytest
 from interop.peers import Peers
 from skillwire.host.styles import all_styles
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.peer
 
 CLIENT = Path(__file__).parent / "conformance_client.py"
 ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}

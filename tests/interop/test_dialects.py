@@ -23,7 +23,7 @@ from skillwire.skill import DYNAMIC, Dialect, path_below, skill_root
 from skillwire.wire import EXTENSION_ID
 from trees import write_skill
 
-pytestmark = [pytest.mark.interop, pytest.mark.anyio]
+pytestmark = [pytest.mark.peer, pytest.mark.anyio]
 
 HERE = Path(__file__).parent
 

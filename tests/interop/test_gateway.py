@@ -21,7 +21,7 @@ from served import wait_until_ready
 from skillwire.host import ServerConfig
 from trees import write_skill
 
-pytestmark = [pytest.mark.interop, pytest.mark.anyio]
+pytestmark = [pytest.mark.peer, pytest.mark.anyio]
 
 APRIL = [sys.executable, str(Path(__file__).with_name("april_server.py"))]
 

@@ -14,7 +14,7 @@ from simulator import agree, make_host
 from skillwire.host import ConnectionStatus, ServerConfig
 from skillwire.skill import DYNAMIC, path_below, skill_root
 
-pytestmark = [pytest.mark.interop, pytest.mark.anyio]
+pytestmark = [pytest.mark.peer, pytest.mark.anyio]
 
 # It passes over a SKILL.md that opens with a byte order mark.
 THEIRS = set(SKILLS) - {"notes"}

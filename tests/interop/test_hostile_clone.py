@@ -21,7 +21,7 @@ import pytest
 from environments import environment
 from interop.peers import NodeMissing, find_node
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.peer
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
 SECONDS = 180

@@ -14,7 +14,7 @@ import pytest
 from interop.peers import Peers
 from interop.tree import SKILLS
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.peer
 
 INSPECT_SECONDS = 120
 ATTEMPTS = 3

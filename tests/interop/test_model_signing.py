@@ -18,7 +18,7 @@ from skillwire.sources.directory.authoring import check_folder, load_chain, read
 from skillwire.trust import SIGNATURE_FILE, Publisher, SignatureState
 from trees import write_skill
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.peer
 
 ENVIRONMENT = Path(__file__).parents[2] / ".envs/model-signing"
 NOW = datetime.now(UTC)

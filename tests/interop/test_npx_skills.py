@@ -19,7 +19,7 @@ from served import serving_http
 from skillwire.clients import agents
 from terminals import SKILLWIRE
 
-pytestmark = pytest.mark.interop
+pytestmark = pytest.mark.peer
 SECONDS = 120
 
 

@@ -17,7 +17,7 @@ from interop.peers import PINS, Peers
 from interop.processes import listening
 from skillwire.limits import DEFAULT_LIMITS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+pytestmark = [pytest.mark.anyio, pytest.mark.peer]
 
 # A peer may take long to start on a busy machine, and silence would end the run.
 PATIENT = replace(DEFAULT_LIMITS, call_seconds=300)

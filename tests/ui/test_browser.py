@@ -26,7 +26,7 @@ from ui import samples
 from ui.browser import Browser, Tab
 from ui.conftest import Served, served
 
-pytestmark = [pytest.mark.process, pytest.mark.interop]
+pytestmark = [pytest.mark.process, pytest.mark.peer]
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "build/screenshots"
 """Where the pictures of every page are left for people to look at."""
