@@ -82,15 +82,26 @@ def test_every_declared_package_is_imported() -> None:
     assert {_normalized(item) for item in PROJECT["project"]["dependencies"]} <= imported
 
 
-def test_every_installed_package_is_pinned() -> None:
-    pinned = {
-        _normalized(line)
-        for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-        if line and not line.startswith("#")
-    }
+def test_every_package_that_make_installs_is_pinned_with_its_hashes() -> None:
+    files = [*ROOT.glob("requirements/*.txt"), *ROOT.glob("tests/environments/*.txt")]
+    entries = {file: file.read_text("utf-8").replace("\\\n", " ").splitlines() for file in files}
+    loose = [
+        f"{file.name}: {entry}"
+        for file, lines in entries.items()
+        for entry in lines
+        if not re.fullmatch(r"[\w.-]+==\S+( ; [^#]+?)?( +--hash=sha256:[0-9a-f]{64})+", entry)
+    ]
+    assert loose == []
+    pinned = {_normalized(entry) for entry in entries[ROOT / "requirements/dev.txt"]}
     groups = PROJECT["dependency-groups"]
     named = [item for group in groups.values() for item in group if isinstance(item, str)]
     assert {_normalized(item) for item in [*PROJECT["project"]["dependencies"], *named]} <= pinned
+
+
+def test_every_list_of_packages_pins_the_same_versions() -> None:
+    development = set((ROOT / "requirements/dev.txt").read_text("utf-8").splitlines())
+    for name in ("unit", "user"):
+        assert set((ROOT / f"requirements/{name}.txt").read_text("utf-8").splitlines()) <= development
 
 
 def test_development_tools_are_no_extra() -> None:

@@ -32,7 +32,7 @@ COPIED = (
     "README.md",
     "CHANGELOG.md",
 )
-COPIED += ("CONTRIBUTING.md", "constraints.txt", "Makefile")
+COPIED += ("CONTRIBUTING.md", "requirements", "Makefile")
 LONGEST_SECONDS = 900
 PYTEST = (
     sys.executable,
@@ -43,7 +43,7 @@ PYTEST = (
     "-p",
     "no:cacheprovider",
     "-m",
-    "not peer and not soak",
+    "not peer",
 )
 
 
