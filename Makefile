@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ifndef PYTHON
 PYTHONS := $(shell for python in python3 python3.{11..14} ~/.pyenv/versions/3.*/bin/python ~/.local/share/uv/python/*/bin/python3 \
 	/opt/hostedtoolcache/Python/3.*/*/bin/python; do \
-	$$python -c 'import sys; v = sys.version_info; v >= (3, 11) and print(v[1], sys.executable)' 2>/dev/null; \
+	$$python -c 'import sys; v = sys.version_info; v >= (3, 11) and print(v[1], sys.executable)' 2>/dev/null || true; \
 	done | sort -s -n -k 1,1 -u | cut -d ' ' -f 2)
 PYTHON := $(firstword $(PYTHONS))
 NEWEST_PYTHON := $(filter-out $(PYTHON),$(lastword $(PYTHONS)))
