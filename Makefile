@@ -120,7 +120,7 @@ peer-environments: test-environments .envs/agents/installed .envs/frameworks/ins
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 .envs/uv/bin/python -m pip install --quiet --require-hashes --requirement $<
 	@touch $@
 
-$(BIN)/python: .envs/uv/installed
+$(BIN)/python: | .envs/uv/installed
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv
 
 $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
