@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -195,7 +194,6 @@ async def test_what_is_no_file_in_the_cache_is_never_waited_for(tmp_path: Path, 
                 path.symlink_to(tmp_path / "nowhere")
             case _:
                 path.symlink_to("/dev/zero")
-    start = time.monotonic()
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         loaded = await host.load("refunds")
         assert "with care" in loaded.text
@@ -203,4 +201,3 @@ async def test_what_is_no_file_in_the_cache_is_never_waited_for(tmp_path: Path, 
         assert (await host.search("refund"))[0].skill.handle == "refunds"
         assert await host.admin.approved_text(loaded.skill, "skill://refunds/a.md") in (None, b"text")
         list(host.admin.cache.files())
-    assert time.monotonic() - start < 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import anyio
 import mcp_types as types
 import pytest
 
-from served import SKILLWIRE
+from folder_server import FolderServer
 from simulator import Simulator, agree, make_host, opened
 from skillwire.consent import State
 from skillwire.host import EventKind, ServerConfig, SkillHost, state_paths
@@ -20,15 +19,9 @@ from skillwire.host.registration import few_directories
 from skillwire.limits import Limits
 from skillwire.skill import SkillUri
 from trees import write, write_skill
+from waiting import pass_time, until
 
 pytestmark = pytest.mark.anyio
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that a host notices by itself."""
-    with anyio.fail_after(30):
-        while not condition():  # noqa: ASYNC110 - there is no event for what is only shown
-            await anyio.sleep(0.02)
 
 
 def state(host: SkillHost, name: str) -> State:
@@ -36,7 +29,6 @@ def state(host: SkillHost, name: str) -> State:
     return host.admin.status(skill).state
 
 
-@pytest.mark.process
 async def test_an_approved_skill_that_is_not_in_use_is_changed_as_soon_as_its_body_is(
     notes_server: ServerConfig, tmp_path: Path
 ) -> None:
@@ -48,11 +40,10 @@ async def test_an_approved_skill_that_is_not_in_use_is_changed_as_soon_as_its_bo
         await until(lambda: state(host, "notes") is State.CHANGED)
 
 
-@pytest.mark.process
 async def test_a_change_that_one_process_heard_of_is_shown_by_the_next_one_too(
     notes_server: ServerConfig, tmp_path: Path
 ) -> None:
-    servers = {"shop": replace(notes_server, command=(*notes_server.command, "--ttl", "3600"))}
+    servers = {"shop": notes_server}
     async with make_host(tmp_path, servers=servers, cache_listings=True) as host:
         await host.admin.approve(await host.find("notes"))
         await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
@@ -66,7 +57,6 @@ async def test_a_change_that_one_process_heard_of_is_shown_by_the_next_one_too(
                         break
 
 
-@pytest.mark.process
 async def test_a_skill_that_is_shown_is_followed_before_anybody_decides(
     notes_server: ServerConfig, tmp_path: Path
 ) -> None:
@@ -165,12 +155,11 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-def configure(file: Path, *lines: str, **servers: Path) -> None:
-    """Write a configuration with a server for each of these folders."""
+def configure(file: Path, *lines: str, **servers: str) -> None:
+    """Write a configuration with these servers."""
     text = "".join(f"{line}\n" for line in lines)
-    for label, folder in servers.items():
-        command = f'command = "{SKILLWIRE}"\nargs = ["serve", "{folder}"]\nconnect_seconds = 60\n'
-        text += f"[servers.{label}]\n{command}"
+    for label, url in servers.items():
+        text += f'[servers.{label}]\nurl = "{url}"\nconnect_seconds = 60\n'
     file.parent.mkdir(parents=True, exist_ok=True)
     replaced = file.with_suffix(".new")
     replaced.write_text(text, "utf-8")
@@ -187,18 +176,18 @@ def handles(host: SkillHost) -> set[str]:
     return {skill.handle for skill in host.skills()}
 
 
-@pytest.mark.process
-async def test_an_edited_configuration_reaches_an_open_host(work: Path) -> None:
+async def test_an_edited_configuration_reaches_an_open_host(work: Path, folders: FolderServer) -> None:
     mine = state_paths().config
-    configure(mine, docs=work.parent / "docs")
+    docs, shop = folders.at(work.parent / "docs"), folders.at(work.parent / "shop")
+    configure(mine, docs=docs)
     async with SkillHost.from_config() as host:
         assert handles(host) == {"notes"}
-        configure(mine, 'disabled = ["docs/notes"]', docs=work.parent / "docs")
+        configure(mine, 'disabled = ["docs/notes"]', docs=docs)
         await until(lambda: handles(host) == set())
         assert [skill.handle for skill in host.skills(disabled=True)] == ["notes"]
-        configure(mine, docs=work.parent / "docs", shop=work.parent / "shop")
+        configure(mine, docs=docs, shop=shop)
         await until(lambda: handles(host) == {"notes", "refunds"})
-        configure(mine, shop=work.parent / "shop")
+        configure(mine, shop=shop)
         await until(lambda: handles(host) == {"refunds"})
         assert [server.label for server in host.admin.servers()] == ["shop"]
         messages = [event.message for event in host.log.events_so_far() if event.kind is EventKind.REMARK]
@@ -207,17 +196,16 @@ async def test_an_edited_configuration_reaches_an_open_host(work: Path) -> None:
         await until(host.log.failures)
         assert "the configuration was changed and cannot be used" in host.log.failures()[0].message
         assert handles(host) == {"refunds"}, "what was read before stays in use"
-        configure(mine, shop=work.parent / "shop")
+        configure(mine, shop=shop)
         await until(lambda: not host.log.failures())
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("is_readable", [True, False])
 async def test_an_edited_project_file_ends_its_trust_and_closes_its_servers_with_one_line(
-    work: Path, is_readable: bool
+    work: Path, folders: FolderServer, is_readable: bool
 ) -> None:
     file = work / "skillwire.toml"
-    servers = {"docs": work.parent / "docs", "shop": work.parent / "shop"}
+    servers = {label: folders.at(work.parent / label) for label in ("docs", "shop")}
     configure(state_paths().config)
     configure(file, **servers)
     trust(file)
@@ -260,9 +248,8 @@ async def test_what_another_process_approves_is_known_and_shown(tmp_path: Path) 
 async def test_without_watching_nothing_is_followed(tmp_path: Path) -> None:
     sim = Simulator(ttl_ms=50)
     sim.skill("refunds")
-    limits = replace(Limits(), min_ttl_seconds=0.05, listing_ttl_seconds=0.05)
-    options = {"limits": limits, "watch": False, "ask": agree}
+    options = {"watch": False, "ask": agree}
     async with opened(tmp_path, host_options=options, shop=sim) as host:
         await host.load("refunds")
-        await anyio.sleep(0.3)
+        await pass_time(24 * 3600)
         assert len(sim.asked("skills/list")) == 1

@@ -28,6 +28,7 @@ from skillwire.errors import (
 from skillwire.host import EventKind, SkillHost
 from skillwire.host.styles import all_styles
 from skillwire.limits import Limits
+from waiting import pass_time
 
 pytestmark = pytest.mark.anyio
 
@@ -620,15 +621,20 @@ async def test_one_skill_that_does_not_arrive_hides_no_other(tmp_path: Path) -> 
 
     bare = {"type": "skill-md", "name": "bare", "url": "skill://bare/SKILL.md"}
 
+    late: list[str] = []
+
     async def read(uri: str) -> bytes:
         if uri != REFUNDS:
+            late.append(uri)
             await anyio.sleep_forever()
         return TEXT
 
     listing = parse_index(index(indexed(), indexed("slow"), bare))
-    found = await with_peeks(listing, read, wanted=lambda entry: True, limits=Limits(peek_seconds=0.2))
-    assert {entry.name: entry.frontmatter.get("description") for entry in found.entries} == {
-        "refunds": "Pays.",
-        "slow": "Pays.",
-    }
-    assert [issue.message for issue in found.issues] == ["its SKILL.md did not arrive in time"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: pass_time(60, once=lambda: late))
+        found = await with_peeks(listing, read, wanted=lambda entry: True, limits=Limits(peek_seconds=60))
+        assert {entry.name: entry.frontmatter.get("description") for entry in found.entries} == {
+            "refunds": "Pays.",
+            "slow": "Pays.",
+        }
+        assert [issue.message for issue in found.issues] == ["its SKILL.md did not arrive in time"]

@@ -12,13 +12,14 @@ import anyio.lowlevel
 import mcp_types as types
 import pytest
 
-from served import serving
+from served import SKILLWIRE
 from simulator import Simulator, agree, make_host
 from skillwire.errors import ApprovalRequired
 from skillwire.host import Event, EventKind, Layer, LocalDirectory, ServerConfig, SkillHost
 from skillwire.limits import Limits
 from skillwire.trust import Origin
 from trees import write, write_skill
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -26,14 +27,13 @@ SWIFT = replace(Limits(), min_ttl_seconds=0.05)
 
 
 async def hear(host: SkillHost, wanted: Callable[[Event], bool]) -> Event:
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async for event in host.log.events():
             if wanted(event):
                 return event
     raise AssertionError("the host was closed")
 
 
-@pytest.mark.process
 async def test_a_new_skill_is_there_without_a_refresh(notes_server: ServerConfig, tmp_path: Path) -> None:
     async with make_host(tmp_path, servers={"shop": notes_server}, ask=agree, limits=SWIFT) as host:
         write_skill(tmp_path / "skills/later")
@@ -42,6 +42,15 @@ async def test_a_new_skill_is_there_without_a_refresh(notes_server: ServerConfig
 
 
 @pytest.mark.process
+async def test_a_server_over_stdio_tells_of_a_new_skill(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills/notes")
+    command = (SKILLWIRE, "serve", str(tmp_path / "skills"), "--ttl", "3600")
+    config = ServerConfig(command=command, connect_seconds=PATIENCE)
+    async with make_host(tmp_path, servers={"shop": config}, limits=SWIFT) as host:
+        write_skill(tmp_path / "skills/later")
+        await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
+
+
 async def test_a_change_to_a_skill_in_use_is_reported_and_revokes_its_approval(
     notes_server: ServerConfig, tmp_path: Path
 ) -> None:
@@ -58,11 +67,9 @@ async def test_a_change_to_a_skill_in_use_is_reported_and_revokes_its_approval(
         assert "# Another" in await host.read("notes", "references/a.md")
 
 
-@pytest.mark.process
 async def test_what_is_not_in_use_is_not_reported_as_outdated(
     notes_server: ServerConfig, tmp_path: Path
 ) -> None:
-    write_skill(tmp_path / "skills/other", {"b.md": b"# B\n"})
     async with make_host(tmp_path, servers={"shop": notes_server}, ask=agree, limits=SWIFT) as host:
         await host.load("notes")
         await host.load("other")
@@ -73,24 +80,6 @@ async def test_what_is_not_in_use_is_not_reported_as_outdated(
         assert [event.handle for event in host.log.events_so_far() if event.kind is EventKind.OUTDATED] == [
             "notes"
         ]
-
-
-@pytest.mark.process
-async def test_after_a_reconnection_the_host_has_caught_up(tmp_path: Path) -> None:
-    write_skill(tmp_path / "skills/notes")
-    with serving(str(tmp_path / "skills"), "--http", "127.0.0.1:0") as first:
-        url = first.wait_until_it_says(r"(http://\S+)")[1]
-        async with make_host(tmp_path, servers={"shop": url}, ask=agree, limits=SWIFT) as host:
-            await host.load("notes")
-            first.process.kill()
-            first.process.wait()
-            write_skill(tmp_path / "skills/later")
-            write(tmp_path / "skills/notes/new.md", b"# New\n")
-            address = url.removeprefix("http://").removesuffix("/mcp")
-            with serving(str(tmp_path / "skills"), "--http", address) as second:
-                second.wait_until_it_says(r"http://")
-                await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
-                await hear(host, lambda event: event.kind is EventKind.OUTDATED)
 
 
 async def test_a_quick_server_is_listened_to_only_when_the_slow_ones_have_answered(tmp_path: Path) -> None:
@@ -119,11 +108,10 @@ async def test_a_quick_server_is_listened_to_only_when_the_slow_ones_have_answer
         tasks.start_soon(answer_late)
         async with host:
             assert {skill.handle for skill in host.skills()} == {"notes", "orders"}
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 await asked.wait()
 
 
-@pytest.mark.process
 async def test_a_running_host_knows_new_and_changed_local_skills_without_polling_or_refresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,16 +119,16 @@ async def test_a_running_host_knows_new_and_changed_local_skills_without_polling
     folder = tmp_path / "own"
     write_skill(folder / "notes")
     async with make_host(tmp_path, directories=[folder]) as host:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             write_skill(folder / "later", {"a.md": b"# A\n"})
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
         assert "<name>later</name>" in host.catalog()
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             write_skill(folder / "notes", description="Something new.")
             await hear(host, lambda event: event.kind is EventKind.CHANGED and event.handle == "notes")
         assert "Something new." in host.catalog()
         assert "# A" in await load_and_read(host, "later", "a.md")
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             (folder / "later/SKILL.md").unlink()
             await hear(host, lambda event: event.kind is EventKind.REMOVED and event.handle == "later")
 
@@ -150,16 +138,15 @@ async def load_and_read(host: SkillHost, name: str, path: str) -> str:
     return await host.read(name, path)
 
 
-@pytest.mark.process
 async def test_flat_command_files_are_followed_too(tmp_path: Path) -> None:
     folder = tmp_path / "commands"
     write(folder / "ship.md", b"Ship it.\n")
     directory = LocalDirectory(Origin.local("mine"), folder, Layer.COMMANDS)
     async with make_host(tmp_path, directories=[directory], style="wayland") as host:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             write(folder / "db/migrate.md", b"Move it.\n")
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "db:migrate")
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             write(folder / "ship.md", b"Ship it now.\n")
             await hear(host, lambda event: event.kind is EventKind.CHANGED and event.handle == "ship")
 
@@ -175,7 +162,6 @@ def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skillwire.sources.directory.watch._poll", refuse_to_poll)
 
 
-@pytest.mark.process
 @pytest.mark.usefixtures("no_polling")
 async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_folders_above(
     tmp_path: Path,
@@ -183,17 +169,16 @@ async def test_a_named_folder_that_is_created_later_is_noticed_by_events_of_the_
     folder = tmp_path / "deep/down/own"
     async with make_host(tmp_path, directories=[folder]) as host:
         assert [failure.origin for failure in host.log.failures()] == [Origin.local("own")]
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             write_skill(folder / "notes", {"a.md": b"# A\n"})
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "notes")
         assert not host.log.failures()
         assert "# A" in await load_and_read(host, "notes", "a.md")
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             write_skill(folder / "later")
             await hear(host, lambda event: event.kind is EventKind.ADDED and event.handle == "later")
 
 
-@pytest.mark.process
 @pytest.mark.usefixtures("no_polling")
 async def test_a_default_folder_that_is_created_later_becomes_part_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -207,7 +192,7 @@ async def test_a_default_folder_that_is_created_later_becomes_part_of_the_host(
         assert [origin.label for origin in host.feed.origins()] == ["user"]
         assert not host.log.failures()
         for path, label in ((home / ".claude", "user-claude"), (project / ".agents", "project")):
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 write_skill(path / f"skills/in-{label}")
                 added = await hear(host, lambda event, name=f"in-{label}": event.handle == name)
             assert added.kind is EventKind.ADDED

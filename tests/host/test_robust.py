@@ -15,6 +15,7 @@ import pytest
 from simulator import Simulator, agree, make_host, opened
 from skillwire.host import ServerConfig, SkillHost
 from skillwire.limits import Limits
+from waiting import pass_time
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +58,7 @@ async def test_https_to_a_plain_server_is_reported_as_such(tmp_path: Path) -> No
 
         threading.Thread(target=answer, daemon=True).start()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        async with make_host(tmp_path, servers={"shop": ServerConfig(url=url, connect_seconds=10)}) as host:
+        async with make_host(tmp_path, servers={"shop": ServerConfig(url=url, connect_seconds=120)}) as host:
             assert "it does not speak TLS: write http://" in host.log.failures()[0].message
 
 
@@ -78,9 +79,16 @@ async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_pat
 
 @pytest.mark.process
 async def test_a_stray_line_on_standard_output_is_named(tmp_path: Path) -> None:
-    text = "import time\nprint('Starting server', flush=True)\ntime.sleep(60)"
-    async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=1)}) as host:
-        assert 'it wrote "Starting server" to standard output' in host.log.failures()[0].message
+    written = tmp_path / "written"
+    text = (
+        "import sys\nprint('Starting server', flush=True)\n"
+        f"open({str(written)!r}, 'w').close()\nsys.stdin.read()"
+    )
+    config = script(text, connect_seconds=600)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: pass_time(600, once=written.exists))
+        async with make_host(tmp_path, servers={"shop": config}) as host:
+            assert 'it wrote "Starting server" to standard output' in host.log.failures()[0].message
 
 
 @pytest.mark.process
@@ -93,15 +101,15 @@ async def test_a_server_that_keeps_sending_unasked_messages_is_cut_off(tmp_path:
         "while True: sys.stdout.write(line)"
     )
     limits = Limits(unasked_messages=50, unasked_messages_per_second=1)
-    config = script(text, connect_seconds=10)
+    config = script(text, connect_seconds=120)
     async with make_host(tmp_path, servers={"shop": config}, limits=limits) as host:
         assert "more than 50 unsolicited messages" in host.log.failures()[0].message
 
 
 @pytest.mark.process
 async def test_json_that_is_nested_too_deeply_is_reported_as_such(tmp_path: Path) -> None:
-    text = "import time\nprint('[' * 5000 + ']' * 5000, flush=True)\ntime.sleep(60)"
-    async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=10)}) as host:
+    text = "import sys\nprint('[' * 5000 + ']' * 5000, flush=True)\nsys.stdin.read()"
+    async with make_host(tmp_path, servers={"shop": script(text, connect_seconds=120)}) as host:
         assert "nested too deeply" in host.log.failures()[0].message
 
 
@@ -117,10 +125,17 @@ async def test_pages_that_came_are_kept_when_a_listing_stops(tmp_path: Path) -> 
         return first(params)
 
     sim._answers["skills/list"] = one_page  # pyright: ignore[reportPrivateUsage]
-    config = {"connect_seconds": 0.3, "call_seconds": 30}
-    async with opened(tmp_path, shop=sim, config=config) as host:
-        assert len(host.skills()) == 10
-        assert "10 of its skills have arrived so far" in host.log.failures()[0].message
+    config = {"connect_seconds": 60, "call_seconds": 600}
+
+    async def wait_in_vain() -> None:
+        await pass_time(60, once=lambda: len(sim.asked("skills/list")) == 2)
+        await pass_time(60)  # The first page came within the first minute.
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_in_vain)
+        async with opened(tmp_path, shop=sim, config=config) as host:
+            assert len(host.skills()) == 10
+            assert "10 of its skills have arrived so far" in host.log.failures()[0].message
 
 
 async def test_a_host_can_be_limited_to_the_servers_that_are_needed(tmp_path: Path) -> None:

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 
 import pytest
 
 from skillwire.host.sdk import filter_sdk_logs
 
-SCRIPT = """
-import logging
-from skillwire.host.sdk import filter_sdk_logs
-if {quiet}:
-    filter_sdk_logs()
-try:
-    raise ValueError("\\x1b[2J from the server")
-except ValueError:
-    logging.getLogger("mcp.client.streamable_http").exception("bad answer")
-"""
 
-
-@pytest.mark.process
 @pytest.mark.requirement("SEC-11")
 @pytest.mark.parametrize("quiet", [True, False])
-def test_a_program_without_logging_shows_nothing_of_a_servers_words(quiet: bool) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(quiet=quiet)], capture_output=True, text=True, check=True
-    )
-    assert ("from the server" in run.stderr) is not quiet
-    assert run.stdout == ""
+def test_a_program_without_logging_shows_nothing_of_a_servers_words(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sdks = logging.getLogger("mcp.client.streamable_http")
+    for logger in (logging.getLogger(), sdks):
+        monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(sdks, "filters", [])
+    if quiet:
+        filter_sdk_logs()
+    try:
+        raise ValueError("\x1b[2J from the server")
+    except ValueError:
+        sdks.exception("bad answer")
+    shown = capsys.readouterr()
+    assert ("from the server" in shown.err) is not quiet
+    assert shown.out == ""
 
 
 @pytest.mark.requirement("SEC-11")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -26,6 +26,7 @@ from skillwire import (
 from skillwire.sources.base import changes_between
 from skillwire.sources.directory import source as directory_module
 from trees import assert_serves_what_it_lists, skill_md, write, write_skill
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -136,24 +137,20 @@ async def test_a_scan_does_not_hold_the_loop(tmp_path: Path, monkeypatch: pytest
     write_skill(tmp_path / "a")
     scan = directory_module.scan
 
+    began, may_end = threading.Event(), threading.Event()
+    ended: list[bool] = []
+
     def slow(*args: object, **options: object) -> object:
-        time.sleep(0.5)
+        began.set()
+        ended.append(may_end.wait(10))
         return scan(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(directory_module, "scan", slow)
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await anyio.sleep(0.01)
-            ticks += 1
-
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tick)
-        await SkillServer(tmp_path).library.open()
-        tasks.cancel_scope.cancel()
-    assert ticks >= 5
+        tasks.start_soon(SkillServer(tmp_path).library.open)
+        await until(began.is_set)
+        may_end.set()
+    assert ended == [True]
 
 
 async def test_a_source_opened_again_finds_what_changed_meanwhile(tmp_path: Path) -> None:

@@ -6,19 +6,25 @@ import logging
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from skillwire import DirectorySource
 from skillwire.sources.directory import watch
-from skillwire.sources.directory.watch import await_directories, is_without_events, watch_directories
+from skillwire.sources.directory.watch import (
+    await_directories,
+    is_without_events,
+    start_delay,
+    watch_directories,
+)
 from trees import scanned, skill_md, write, write_skill
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
-
-SOON_SECONDS = 60
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -35,7 +41,7 @@ async def watching(source: DirectorySource) -> AsyncGenerator[Until]:
                     changed.notify_all()
 
     async def until(is_so: Callable[[], bool]) -> None:
-        with anyio.fail_after(SOON_SECONDS):
+        with anyio.fail_after(PATIENCE):
             async with changed:
                 while not is_so():
                     await changed.wait()
@@ -145,9 +151,50 @@ async def test_if_the_system_refuses_events_directories_are_polled_with_one_warn
     assert "watch limit reached" in line
 
 
-@pytest.mark.slow
-async def test_a_failed_rescan_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_RETRY_SECONDS", 0)
+class Pauses:
+    """Takes the place of sleeping: notes the pauses, and waits no longer than other tasks need."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_watching_starts_after_a_pause_that_grows_with_the_number_of_skills(tmp_path: Path) -> None:
+    pauses: list[float] = []
+    taken: list[object] = []
+    asked, may_start, started = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        asked.set()
+        await may_start.wait()
+
+    async def take(paths: frozenset[str] | None) -> bool:
+        taken.append(paths)
+        started.set()
+        return True
+
+    async def run() -> None:
+        await watch_directories([tmp_path], take, cares=lambda _: True, skills=30_000, sleep=sleep)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        with anyio.fail_after(PATIENCE):
+            await asked.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert taken == []
+            may_start.set()
+            await started.wait()
+        tasks.cancel_scope.cancel()
+    assert pauses == [start_delay(30_000)]
+    assert [round(start_delay(skills), 1) for skills in (1, 1000, 30_000)] == [0.1, 0.2, 3.1]
+
+
+async def test_a_failed_rescan_is_retried_after_a_pause(tmp_path: Path) -> None:
+    pauses = Pauses()
     calls: list[object] = []
     done = anyio.Event()
 
@@ -160,13 +207,14 @@ async def test_a_failed_rescan_is_retried(tmp_path: Path, monkeypatch: pytest.Mo
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
-            await watch_directories([tmp_path], take, cares=lambda _path: True, poll=False)
+            await watch_directories([tmp_path], take, cares=lambda _: True, sleep=pauses)
 
         tasks.start_soon(run)
-        with anyio.fail_after(SOON_SECONDS):
+        with anyio.fail_after(PATIENCE):
             await done.wait()
         tasks.cancel_scope.cancel()
     assert calls == [None, None, None]
+    assert pauses.seconds == [start_delay(0), 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -200,8 +248,7 @@ def test_a_system_without_a_list_of_mounts_is_taken_to_have_events(tmp_path: Pat
 async def test_directories_are_awaited_through_all_that_happens_above_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_events: bool
 ) -> None:
-    # By events, or else by looking: the other way would take longer than the test may.
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 60 if has_events else 0.05)
+    pauses = Pauses()
     monkeypatch.setattr(watch, "is_without_events", lambda _: not has_events)
     first, deeper, moved = tmp_path / "a/x", tmp_path / "a/b/c/y", tmp_path / "a/z"
     linked = tmp_path / "link"
@@ -217,8 +264,8 @@ async def test_directories_are_awaited_through_all_that_happens_above_them(
         return True
 
     async with anyio.create_task_group() as tasks, send, receive:
-        tasks.start_soon(await_directories, [first, deeper, moved, linked], take)
-        with anyio.fail_after(30):
+        tasks.start_soon(partial(await_directories, [first, deeper, moved, linked], take, sleep=pauses))
+        with anyio.fail_after(PATIENCE):
             first.mkdir(parents=True)
             assert await receive.receive() == first
             first.chmod(0o700)
@@ -230,3 +277,4 @@ async def test_directories_are_awaited_through_all_that_happens_above_them(
             assert await receive.receive() == moved
             (tmp_path / "elsewhere/skills").mkdir(parents=True)
             assert await receive.receive() == linked
+    assert set(pauses.seconds) == ({start_delay(0)} if has_events else {start_delay(0), 3})

@@ -46,7 +46,6 @@ from skillwire.server import (
     SkillServer,
     ViewPool,
 )
-from skillwire.sources.directory.watch import wait_until_idle
 
 if TYPE_CHECKING:
     from skillwire.gateway.elicitation import ApprovalElicitor, ApprovalPage
@@ -146,6 +145,9 @@ def _view_of(caller: Caller, headers: Headers) -> CallerView:
 _BYTES_PER_SERVER: Final = 1 << 50
 _CHANGE_SECONDS: Final = 0.25
 _FIRST_LIST_SECONDS: Final = 2.0
+"""How long the connections wait for the first list of a client over stdio."""
+_FURTHER_LISTS_SECONDS: Final = 0.1
+"""And then for those that it asks for next."""
 # The first pages. A gateway already holds every entry twice: as received, and as served.
 _ENTRY_BYTES: Final = 2 << 20
 _CACHE_BYTES: Final = 4 << 20
@@ -368,7 +370,7 @@ class Gateway:
         if self._is_stdio:
             with anyio.move_on_after(_FIRST_LIST_SECONDS):
                 await self._needed.wait()
-            await wait_until_idle(anyio.sleep)
+            await anyio.sleep(_FURTHER_LISTS_SECONDS)
 
     def _upstream(self, host_options: Mapping[str, Any], config: ConfigWatch | None) -> Upstream:
         host = follow_config(SkillHost(**host_options), config)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import anyio
 
 from skillwire.server.library import Catalog, SkillLibrary, skill_changes
-from skillwire.sources import Source, wait_until_idle
+from skillwire.sources import Source
 from skillwire.text import shown
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
+# A client that asks at once has its first lists before the SDK is imported or a catalog made for it.
+_START_SECONDS: Final = 0.1
 _CHANGES_LOGGED: Final = 100
 
 changes_log = logging.getLogger("skillwire.changes")
@@ -77,9 +79,7 @@ class Watcher:
 
     @asynccontextmanager
     async def running_soon(self) -> AsyncGenerator[None]:
-        """The same on asyncio, but start to follow changes when the process is idle after the first
-        responses.
-        """
+        """The same on asyncio, but start to follow changes a moment later: the first responses are due."""
         async with self._library.opened():
             task = asyncio.create_task(self._watch_soon())
             self._runs += 1
@@ -106,7 +106,7 @@ class Watcher:
             changes_log.info("%d more skills changed", len(changes) - _CHANGES_LOGGED)
 
     async def _watch_soon(self) -> None:
-        await wait_until_idle(asyncio.sleep)
+        await asyncio.sleep(_START_SECONDS)
         try:
             await self._watch()
         except Exception as error:  # The server continues without watching.

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from skillwire.sources.directory.snapshot import Snapshot as Snapshot
     from skillwire.sources.directory.source import DirectorySource as DirectorySource
     from skillwire.sources.directory.watch import await_directories as await_directories
-    from skillwire.sources.directory.watch import wait_until_idle as wait_until_idle
     from skillwire.sources.function import FunctionSource as FunctionSource
     from skillwire.sources.function import MakerT as MakerT
     from skillwire.sources.packages import PackageSkills as PackageSkills
@@ -59,7 +58,7 @@ export(
         "directory.scan": "problem_lines problems_of",
         "directory.snapshot": "ScannedSkill Snapshot",
         "directory.source": "DirectorySource",
-        "directory.watch": "await_directories wait_until_idle",
+        "directory.watch": "await_directories",
         "function": "FunctionSource MakerT",
         "packages": "PackageSkills packages_with_skills",
         "process": "anchored_program",

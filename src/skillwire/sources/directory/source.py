@@ -301,7 +301,8 @@ class DirectorySource(Source):
 
         with anyio.CancelScope() as scope:
             directories = [*(root.path for root in self._roots), *map(Path, sorted(outside))]
-            await watch_directories(directories, take_here, cares=concerns)
+            skills = len(self.snapshot.skills)
+            await watch_directories(directories, take_here, cares=concerns, skills=skills)
 
     async def _read_if_unchanged(self, record: FileRecord) -> bytes | None:
         """The bytes of a file if they match its record, otherwise `None`."""

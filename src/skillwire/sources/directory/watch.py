@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,50 +38,52 @@ _LOOK_SECONDS: Final = 3.0
 _WITHOUT_EVENTS: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "drvfs", "glusterfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf"}
 )
-# A process that uses less than this share of a CPU for this long is idle.
-_IDLE_SECONDS: Final = 0.1
-_IDLE_SHARE: Final = 0.2
-_IDLE_WAITS: Final = 30
+# `watchfiles` blocks the whole process while it starts: 10 ms with a thousand directories, 0.3 s with thirty
+# thousand. Clients ask for the first lists before that.
+_START_SECONDS: Final = 0.1
+_START_SECONDS_PER_SKILL: Final = 1e-4
 _MOUNTS: Final = Path("/proc/self/mounts")
 
 Take: TypeAlias = Callable[[frozenset[str] | None], Awaitable[bool]]
 """Handles changed paths, or `None` if anything may have changed; returns false to be called again soon."""
 
+Sleep: TypeAlias = Callable[[float], Awaitable[object]]
+
 _log = logging.getLogger(__name__)
 
 
-async def wait_until_idle(sleep: Callable[[float], Awaitable[object]]) -> None:
-    """Wait until this process is idle, for a few seconds at most. `sleep` is that of the event loop."""
-    for _ in range(_IDLE_WAITS):
-        before = time.process_time()
-        await sleep(_IDLE_SECONDS)
-        if time.process_time() - before < _IDLE_SHARE * _IDLE_SECONDS:
-            return
+def start_delay(skills: int) -> float:
+    """The seconds until so many skills are watched: three with thirty thousand."""
+    return _START_SECONDS + skills * _START_SECONDS_PER_SKILL
 
 
 async def watch_directories(
-    directories: Sequence[Path], take: Take, *, cares: Callable[[str], bool], poll: bool | None = None
+    directories: Sequence[Path],
+    take: Take,
+    *,
+    cares: Callable[[str], bool],
+    skills: int = 0,
+    sleep: Sleep = anyio.sleep,
 ) -> None:
     """Call `take` after every change below the directories that `cares` about, until canceled.
 
-    It starts when the process is idle, with one call for earlier changes. `poll` selects polling instead of
-    events; by default it is used only where there are no events.
+    It starts after the `start_delay` of so many skills, with one call for earlier changes. Without events,
+    the directories are polled.
     """
-    # Starting takes a second with thousands of directories, and blocks everything else.
-    await wait_until_idle(anyio.sleep)
-    if poll is None:
-        poll = any(map(is_without_events, directories))
-    if not poll:
-        reason = await _follow_events(directories, take, cares)
+    await sleep(start_delay(skills))
+    if not any(map(is_without_events, directories)):
+        reason = await _follow_events(directories, take, cares, sleep)
         _log.warning("no events from the file system, so the directories are polled: %s", reason)
-    await _poll(take)
+    await _poll(take, sleep)
 
 
-async def await_directories(directories: Iterable[Path], take: Callable[[Path], Awaitable[bool]]) -> None:
+async def await_directories(
+    directories: Iterable[Path], take: Callable[[Path], Awaitable[bool]], *, sleep: Sleep = anyio.sleep
+) -> None:
     """Call `take` with each directory once it exists; ends after all were accepted. Watches the nearest
     existing parents. If `take` returns false, it is called again at the next event.
     """
-    await wait_until_idle(anyio.sleep)
+    await sleep(start_delay(0))
     missing = list(directories)
 
     async def look() -> None:
@@ -114,7 +115,7 @@ async def await_directories(directories: Iterable[Path], take: Callable[[Path], 
             tasks.cancel_scope.cancel()
         if feed.failure is not None:
             await look()
-            await anyio.sleep(_LOOK_SECONDS)
+            await sleep(_LOOK_SECONDS)
 
 
 def _existing(directories: Iterable[Path]) -> list[Path]:
@@ -151,14 +152,18 @@ def is_without_events(directory: Path, *, mounts: Path = _MOUNTS) -> bool:
     return kind in _WITHOUT_EVENTS or kind.startswith("fuse.")
 
 
-async def _poll(take: Take) -> None:
+async def _poll(take: Take, sleep: Sleep) -> None:
+    # Not by `force_polling` of `watchfiles`, which blocks the process while it walks the directories: for as
+    # long as a file server does not answer. `take` walks them in a thread.
     while True:
         began = anyio.current_time()
         await take(None)
-        await anyio.sleep(max(_POLL_SECONDS, _POLL_SHARE * (anyio.current_time() - began)))
+        await sleep(max(_POLL_SECONDS, _POLL_SHARE * (anyio.current_time() - began)))
 
 
-async def _follow_events(directories: Sequence[Path], take: Take, cares: Callable[[str], bool]) -> str:
+async def _follow_events(
+    directories: Sequence[Path], take: Take, cares: Callable[[str], bool], sleep: Sleep
+) -> str:
     """Follow events, and restart if a directory was replaced. Returns only if the operating system provides
     no events, with the reason.
     """
@@ -170,7 +175,7 @@ async def _follow_events(directories: Sequence[Path], take: Take, cares: Callabl
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(feed.run)
             try:
-                while await _take_batch(feed, take) and _identities(directories) == identities:
+                while await _take_batch(feed, take, sleep) and _identities(directories) == identities:
                     pass
             finally:
                 feed.stop()
@@ -179,7 +184,7 @@ async def _follow_events(directories: Sequence[Path], take: Take, cares: Callabl
             return feed.failure
 
 
-async def _take_batch(feed: _Feed, take: Take) -> bool:
+async def _take_batch(feed: _Feed, take: Take, sleep: Sleep) -> bool:
     """Pass on changes, if any; false if there will be no more."""
     batch = await feed.next_batch()
     if feed.failure is not None:
@@ -190,7 +195,7 @@ async def _take_batch(feed: _Feed, take: Take) -> bool:
         # Once more after a burst, because events may have been lost.
         feed.is_owed = is_burst or not is_taken
         if not is_taken:
-            await anyio.sleep(_RETRY_SECONDS)
+            await sleep(_RETRY_SECONDS)
     return True
 
 
