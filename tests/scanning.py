@@ -11,13 +11,13 @@ from collections import OrderedDict
 from functools import cache
 from pathlib import Path
 
-import anyio
 import pytest
 
 from environments import bubblewrap
 from skillwire.host import SkillHost, policies, scanners
 from skillwire.sandbox.bubblewrap import find_program
 from skillwire.trust import Scanner
+from waiting import until
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/policy.md").read_text("utf-8")
 [EXAMPLE] = re.findall(r"```toml\n(\[scanners\..*?)```", PAGE, re.DOTALL)
@@ -86,8 +86,6 @@ def write_policy(folder: Path, text: str, head: str = HEAD) -> None:
 
 async def change_policy(folder: Path, host: SkillHost, text: str) -> None:
     """Write another policy, and wait until a host that is open judges by it."""
-    before, changed = host.feed.policy_revision, anyio.Event()
-    host.admin.watch(lambda: changed.set() if host.feed.policy_revision != before else None)
+    before = host.feed.policy_revision
     write_policy(folder, text)
-    with anyio.fail_after(60):
-        await changed.wait()
+    await until(lambda: host.feed.policy_revision != before, every=1)

@@ -183,21 +183,21 @@ async def test_an_edited_configuration_reaches_an_open_host(work: Path, folders:
     async with SkillHost.from_config() as host:
         assert handles(host) == {"notes"}
         configure(mine, 'disabled = ["docs/notes"]', docs=docs)
-        await until(lambda: handles(host) == set())
+        await until(lambda: handles(host) == set(), every=0.5)
         assert [skill.handle for skill in host.skills(disabled=True)] == ["notes"]
         configure(mine, docs=docs, shop=shop)
-        await until(lambda: handles(host) == {"notes", "refunds"})
+        await until(lambda: handles(host) == {"notes", "refunds"}, every=0.5)
         configure(mine, shop=shop)
-        await until(lambda: handles(host) == {"refunds"})
+        await until(lambda: handles(host) == {"refunds"}, every=0.5)
         assert [server.label for server in host.admin.servers()] == ["shop"]
         messages = [event.message for event in host.log.events_so_far() if event.kind is EventKind.REMARK]
         assert "MCP server docs is closed: it is not configured any more" in messages
         mine.write_text("[servers.\n", "utf-8")
-        await until(host.log.failures)
+        await until(host.log.failures, every=0.5)
         assert "the configuration was changed and cannot be used" in host.log.failures()[0].message
         assert handles(host) == {"refunds"}, "what was read before stays in use"
         configure(mine, shop=shop)
-        await until(lambda: not host.log.failures())
+        await until(lambda: not host.log.failures(), every=0.5)
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
@@ -212,7 +212,7 @@ async def test_an_edited_project_file_ends_its_trust_and_closes_its_servers_with
     async with SkillHost.from_config() as host:
         assert handles(host) == {"notes", "refunds"}
         configure(file, "# A comment" if is_readable else "[servers.", **servers)
-        await until(lambda: not host.admin.servers())
+        await until(lambda: not host.admin.servers(), every=0.5)
         assert handles(host) == set()
         closed = [one.message for one in host.log.failures() if "closed" in one.message]
         assert closed == [
@@ -221,7 +221,7 @@ async def test_an_edited_project_file_ends_its_trust_and_closes_its_servers_with
         ]
         configure(file, "# A comment", **servers)
         trust(file)
-        await until(lambda: handles(host) == {"notes", "refunds"})
+        await until(lambda: handles(host) == {"notes", "refunds"}, every=0.5)
         assert host.log.failures() == ()
 
 
@@ -239,10 +239,10 @@ async def test_what_another_process_approves_is_known_and_shown(tmp_path: Path) 
         host.admin.watch(count)
         before = told
         await other.admin.approve(await other.find("refunds"))
-        await until(lambda: state(host, "refunds") is State.APPROVED)
-        await until(lambda: told > before)
+        await until(lambda: state(host, "refunds") is State.APPROVED, every=0.5)
+        await until(lambda: told > before, every=0.5)
         await other.admin.revoke("refunds")
-        await until(lambda: state(host, "refunds") is State.NOT_APPROVED)
+        await until(lambda: state(host, "refunds") is State.NOT_APPROVED, every=0.5)
 
 
 async def test_without_watching_nothing_is_followed(tmp_path: Path) -> None:

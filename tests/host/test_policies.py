@@ -104,7 +104,7 @@ def site() -> Generator[Site]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made.append(Site(f"http://127.0.0.1:{server.server_address[1]}"))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield made[0]
     server.shutdown()
     server.server_close()
