@@ -53,7 +53,7 @@ async def signed_in(server: AuthorizationServer) -> Login:
     async def wait() -> str:
         return await anyio.to_thread.run_sync(end_of, shown[0])
 
-    login = await sign_in(server.url, Browser(REDIRECT, show, wait), headers={}, seconds=5)
+    login = await sign_in(server.url, Browser(REDIRECT, show, wait), headers={}, seconds=60)
     assert login is not None
     return login
 
@@ -94,7 +94,7 @@ async def test_a_token_that_cannot_be_renewed_is_not_sent(
     server.expires_in = 1
     store.put(ID, await signed_in(server))
     server.refresh.clear()
-    tokens = LoginTokens(store, ID, seconds=5)
+    tokens = LoginTokens(store, ID, seconds=60)
     assert await tokens.get() == ""
     assert await tokens.after_refusal("") == ""
 
@@ -109,10 +109,10 @@ async def test_a_server_that_offers_only_plain_challenges_gets_no_login(server: 
 
 
 async def test_tokens_are_revoked_at_the_service_where_possible(server: AuthorizationServer) -> None:
-    assert await revoke(await signed_in(server), seconds=5)
+    assert await revoke(await signed_in(server), seconds=60)
     assert (server.access, server.refresh) == (set(), {})
     server.revokes = False
-    assert not await revoke(await signed_in(server), seconds=5)
+    assert not await revoke(await signed_in(server), seconds=60)
 
 
 async def test_a_login_whose_server_is_gone_is_not_renewed(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_damaged_record_is_no_login(tmp_path: Path, store: LoginStore, d
     [file] = (tmp_path / "logins").glob("*.json")
     file.write_bytes(damage)
     assert store.get(ID) is None
-    assert await LoginTokens(store, ID, seconds=5).get() == ""
+    assert await LoginTokens(store, ID, seconds=60).get() == ""
     store.remove(ID)
     assert not store.has(ID)
 

@@ -79,14 +79,14 @@ async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_pat
 
 @pytest.mark.process
 async def test_a_stray_line_on_standard_output_is_named(tmp_path: Path) -> None:
-    written = tmp_path / "written"
+    asked = tmp_path / "asked"
     text = (
-        "import sys\nprint('Starting server', flush=True)\n"
-        f"open({str(written)!r}, 'w').close()\nsys.stdin.read()"
+        "import sys\nprint('Starting server', flush=True)\nsys.stdin.readline()\n"
+        f"open({str(asked)!r}, 'w').close()\nsys.stdin.read()"
     )
     config = script(text, connect_seconds=600)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: pass_time(600, once=written.exists))
+        tasks.start_soon(lambda: pass_time(600, once=asked.exists))
         async with make_host(tmp_path, servers={"shop": config}) as host:
             assert 'it wrote "Starting server" to standard output' in host.log.failures()[0].message
 
@@ -142,7 +142,7 @@ async def test_a_host_can_be_limited_to_the_servers_that_are_needed(tmp_path: Pa
     one, two = Simulator(), Simulator()
     one.skill("refunds")
     servers = {"one": ServerConfig(instance=one.server), "two": ServerConfig(instance=two.server)}
-    async with make_host(tmp_path, servers=servers, only=["one"], timeout=5) as host:
+    async with make_host(tmp_path, servers=servers, only=["one"], timeout=60) as host:
         assert [state.label for state in host.admin.servers()] == ["one"]
     assert two.requests == []
 
