@@ -166,10 +166,30 @@ def test_a_transport_that_runs_a_command_is_not_used(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+def put_in_place_of_git(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = folder / "bin/git"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+
 @pytest.mark.process
-def test_a_fetch_that_grows_too_large_is_stopped(repository: Repository) -> None:
-    """Bytes that cannot be compressed, so that the transfer takes long enough to be measured."""
-    (repository.folder / "skills/pdf/data.bin").write_bytes(os.urandom(30_000_000))
+def test_a_fetch_that_grows_too_large_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `git` whose fetch receives 2,000 bytes, and goes on for ever."""
+    fetch = 'mkdir -p "$dir"; head -c 2000 /dev/zero > "$dir/pack"; sleep 3600'
+    arguments = 'test "$1" = init && exit; test "$1" = --git-dir && dir=$2; shift'
+    put_in_place_of_git(tmp_path, monkeypatch, f'while test "$1" != fetch; do {arguments}; done\n{fetch}')
+    with pytest.raises(LimitExceeded, match="sent more than 1,000 bytes"):
+        fetch_tree(
+            parse_reference(f"git+https://git.example/x#{'0' * 40}"),
+            limits=replace(DEFAULT_LIMITS, repository_fetch_bytes=1_000),
+        )
+
+
+@pytest.mark.process
+def test_a_fetch_that_was_too_large_is_refused_however_fast_it_was(repository: Repository) -> None:
+    (repository.folder / "skills/pdf/data.bin").write_bytes(os.urandom(100_000))
     repository.commit()
     with pytest.raises(LimitExceeded, match="sent more than 1,000 bytes"):
         fetch_tree(repository.reference(), limits=replace(DEFAULT_LIMITS, repository_fetch_bytes=1_000))
@@ -200,11 +220,7 @@ def test_every_call_of_git_has_the_settings_that_keep_it_from_running_something(
 ) -> None:
     """A `git` that writes down how it was called."""
     called = tmp_path / "called"
-    program = tmp_path / "bin/git"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >> {called}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    put_in_place_of_git(tmp_path, monkeypatch, f'echo "$@" >> {called}')
     with pytest.raises(SourceError):
         fetch_tree(parse_reference(f"git+https://git.example/x#{'0' * 40}"))
     calls = called.read_text().splitlines()

@@ -377,13 +377,16 @@ class _Watch(threading.Thread):
         while not self._ended.wait(_POLL_SECONDS):
             if time.monotonic() > end:
                 self.reason = f"took more than {self._limits.git_seconds:.0f} seconds: try again later"
-            elif (
-                self._repository is not None and _size(self._repository) > self._limits.repository_fetch_bytes
-            ):
-                self.reason = f"sent more than {self._limits.repository_fetch_bytes:,} bytes: it was stopped"
+            self._check_size()
             if self.reason:
                 _end(self._process)
                 return
+        self._check_size()  # It may have grown since the last look.
+
+    def _check_size(self) -> None:
+        limit = self._limits.repository_fetch_bytes
+        if self._repository is not None and _size(self._repository) > limit:
+            self.reason = f"sent more than {limit:,} bytes: it was stopped"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
