@@ -26,7 +26,7 @@ from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.trust import Origin
 from skillwire.version import VERSION
 from skillwire.wire import EXTENSION_ID
-from waiting import pass_time
+from waiting import PATIENCE, pass_time
 from wild_http import Call, Respond, at, wild_http
 from wild_stdio import URI
 
@@ -286,7 +286,7 @@ def answer_and_close_when_told(
             while not stream.recv(65536).endswith(b"{}"):
                 pass
             stream.sendall(head + body)
-            close.wait(10)
+            close.wait(PATIENCE)
         closed.set()
 
 
@@ -299,7 +299,7 @@ async def test_a_connection_that_was_closed_while_the_event_loop_was_blocked_is_
         async with CappedClient({}, "", limit=1000, seconds=60) as http:
             assert isinstance(await http.post_message(url, {}, b"{}"), HttpAnswer)
             close.set()
-            assert closed.wait(10)  # It blocks the event loop, as a program that uses a host may.
+            assert closed.wait(PATIENCE)  # It blocks the event loop, as a program that uses a host may.
             assert isinstance(await http.post_message(url, {}, b"{}"), HttpAnswer)
         server.join(10)
 

@@ -26,7 +26,7 @@ from skillwire import (
 from skillwire.sources.base import changes_between
 from skillwire.sources.directory import source as directory_module
 from trees import assert_serves_what_it_lists, skill_md, write, write_skill
-from waiting import until
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +142,7 @@ async def test_a_scan_does_not_hold_the_loop(tmp_path: Path, monkeypatch: pytest
 
     def slow(*args: object, **options: object) -> object:
         began.set()
-        ended.append(may_end.wait(10))
+        ended.append(may_end.wait(PATIENCE))
         return scan(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(directory_module, "scan", slow)

@@ -29,6 +29,7 @@ from skillwire.sources.directory import cache as cache_module
 from skillwire.sources.directory.cache import decode_line, encode_line, scan_caches_in
 from skillwire.sources.directory.files import HashedFile, hash_file
 from trees import assert_serves_what_it_lists, scanned, skill_md, write, write_skill
+from waiting import PATIENCE
 
 A = SkillUri("skill://a/SKILL.md")
 DAY = 24 * 3600
@@ -398,7 +399,7 @@ def test_a_scan_cache_is_saved_while_a_block_lasts(
 
     monkeypatch.setattr(cache_module.ScanCache, "save", tell)
     with scanned([root], cache_directory=kept).saving_cache(after=0):
-        assert saved.wait(10)
+        assert saved.wait(PATIENCE)
         assert index_in(kept)
 
 
@@ -410,12 +411,12 @@ def test_the_end_of_a_block_waits_for_a_scan_cache_that_is_being_saved(
 
     def slowly(*arguments: Any) -> None:
         began.set()
-        may_end.wait(10)
+        may_end.wait(PATIENCE)
         save(*arguments)
 
     monkeypatch.setattr(cache_module.ScanCache, "save", slowly)
     with scanned([root], cache_directory=kept).saving_cache(after=0):
-        assert began.wait(10)
+        assert began.wait(PATIENCE)
         threading.Timer(0.01, may_end.set).start()
     assert index_in(kept)
 
