@@ -180,11 +180,9 @@ def test_a_fetch_that_grows_too_large_is_stopped(tmp_path: Path, monkeypatch: py
     fetch = 'mkdir -p "$dir"; head -c 2000 /dev/zero > "$dir/pack"; sleep 3600'
     arguments = 'test "$1" = init && exit; test "$1" = --git-dir && dir=$2; shift'
     put_in_place_of_git(tmp_path, monkeypatch, f'while test "$1" != fetch; do {arguments}; done\n{fetch}')
+    limits = replace(DEFAULT_LIMITS, repository_fetch_bytes=1_000, git_seconds=60)
     with pytest.raises(LimitExceeded, match="sent more than 1,000 bytes"):
-        fetch_tree(
-            parse_reference(f"git+https://git.example/x#{'0' * 40}"),
-            limits=replace(DEFAULT_LIMITS, repository_fetch_bytes=1_000),
-        )
+        fetch_tree(parse_reference(f"git+https://git.example/x#{'0' * 40}"), limits=limits)
 
 
 @pytest.mark.process
