@@ -130,8 +130,8 @@ class Session:
                 stderr=subprocess.PIPE,
             )
         )
-        self._stack.callback(process.kill)
         served = Served(process)
+        self._stack.callback(served.kill)
         if arguments[0] == "serve" and not {"--http", "--share"} & {*arguments}:
             assert process.wait(120) == 0, served.all_it_said()
         else:
