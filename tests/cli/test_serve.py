@@ -461,6 +461,7 @@ def test_a_shared_folder_says_what_colleagues_do_and_a_removed_token_is_refused_
         assert status_for(url, token) == 200
         assert status_for(url, "another") == 401
         file.write_text("nobody skw_0123456789abcdefghijklmnopqrstuvwxyz\n")
+        served.wait_until_it_says("the tokens changed: 1 in all, added: nobody, removed: ")
         assert status_for(url, token) == 401
 
 
