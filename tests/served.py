@@ -159,14 +159,23 @@ def serving_http(*arguments: object, env: Mapping[str, str] | None = None) -> It
         yield served.wait_until_it_says(r"http://\S+")[0], served
 
 
+def wait_until(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
+    """Return once a condition holds that another process brings about without telling us."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 def wait_until_ready(url: str) -> None:
     """Return when each server behind a gateway has answered or failed: until then, some may not be listed."""
-    until = time.monotonic() + 5 * PATIENCE  # It may have to start several of them.
     # Without TLS there is nothing to verify, and reading certificates would take longer than the request.
     with httpx.Client(timeout=PATIENCE, verify=False) as client:
-        while client.get(urljoin(url, "/readyz")).status_code != 200:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        # It may have to start several of them.
+        wait_until(
+            lambda: client.get(urljoin(url, "/readyz")).status_code == 200,
+            seconds=5 * PATIENCE,
+        )
 
 
 class Relay(threading.Thread):
