@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from command_line import Run, as_person, person
-from folder_server import FolderServer
+from folder_server import FolderServer, in_thread
 from install.samples import skill_md
 from install.workspaces import tree_of, write_skill
-from served import serving_http
+from skillwire import SkillServer
 from skillwire.cli import install_setup
 from skillwire.errors import SourceError
 from skillwire.install import StateFiles
@@ -246,12 +246,12 @@ def test_a_reason_that_many_skills_share_is_printed_once(run: Run) -> None:
     assert "not installed  a, b, c: " in ended.out
 
 
-@pytest.mark.process
-def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run) -> None:
-    with serving_http(TEAM) as (before, _):
-        run("add", "docs/notes", "--server", f"docs={before}", "--yes")
+def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run, folders: FolderServer) -> None:
+    before = folders.at(TEAM)
+    run("add", "docs/notes", "--server", f"docs={before}", "--yes")
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
-    with serving_http(TEAM, "--well-known") as (url, _):
+    with in_thread(SkillServer(TEAM).http_app(well_known=True)) as site:
+        url = f"{site}/mcp"
         LOCK.write_text(LOCK.read_text().replace(before, url))
         assert run("update", "--check").code == 10
         assert "+two" in run("update", "--diff", "notes").out
@@ -260,7 +260,6 @@ def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run) ->
         assert run("update", "--check").code == 0
         ended = run("add", "dosc/notes", "--server", f"docs={url}", "--yes")
         assert (ended.code, "no server is called dosc: did you mean docs?" in ended.err) == (4, True)
-        site = url.removesuffix("/mcp")
         ended = run("add", f"{site}#none", "--yes")
         assert (ended.code, "lists no skill called none" in ended.err) == (8, True)
         ended = run("add", url, "--yes")
@@ -1006,13 +1005,11 @@ def test_add_list_shows_what_is_there_and_installs_nothing(run: Run) -> None:
     assert [skill["name"] for skill in listed["skills"]] == ["notes", "refunds"]
 
 
-@pytest.mark.process
 def test_a_site_behind_a_token_says_how_to_go_on_and_gets_the_token(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = "0123456789abcdef0123456789abcdef"
-    with serving_http(TEAM, "--well-known", env={"SKILLWIRE_TOKEN": token}) as (url, _):
-        site = url.removesuffix("/mcp")
+    with in_thread(SkillServer(TEAM).http_app(well_known=True, token=token)) as site:
         refused = run("add", site, "--list")
         assert refused.code == 4
         assert "--token-env" in refused.err
