@@ -104,7 +104,6 @@ def test_a_file_that_others_can_change_is_a_problem(run: Run, home: Path) -> Non
 TEXT = b"---\nname: refunds\ndescription: Refund an order.\n---\nDo it.\n"
 
 
-@pytest.mark.process
 def test_approvals_are_counted_and_each_server_is_named_with_its_protocol(
     run: Run,
     home: Path,

@@ -50,7 +50,6 @@ def labels(document: dict[str, Any]) -> list[str]:
     return [server["label"] for server in document["servers"]]
 
 
-@pytest.mark.process
 def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(
     run: Run, home: Path, folders: FolderServer
 ) -> None:

@@ -75,7 +75,6 @@ def test_a_url_and_a_command_are_added_to_the_project_or_the_users_file(run: Run
     }
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
@@ -200,7 +199,6 @@ def test_without_servers_the_output_says_what_to_do(run: Run) -> None:
     assert "skillwire servers add NAME URL" in run("servers", "list").out
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-8")
 def test_removing_a_server_deletes_its_cache_and_approvals(run: Run, folders: FolderServer) -> None:
     write_skill("served/refunds")
@@ -217,7 +215,6 @@ def test_removing_a_server_deletes_its_cache_and_approvals(run: Run, folders: Fo
     assert len(run("servers", "remove", "other").out.splitlines()) == 1
 
 
-@pytest.mark.process
 def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, folders: FolderServer) -> None:
     write_skill("served/refunds")
     run("servers", "add", "--no-check", "shop", "--user", folders.at("served"))
@@ -460,7 +457,6 @@ def test_on_a_terminal_the_person_decides_about_a_secret(answer: str, in_clear: 
     assert SECRET not in terminal.screen
 
 
-@pytest.mark.process
 def test_a_server_is_asked_once_when_it_is_added(run: Run, folders: FolderServer) -> None:
     write_skill("served/refunds")
     added = run("servers", "add", "shop", folders.at("served"))

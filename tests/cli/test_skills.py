@@ -54,7 +54,6 @@ def serving(folders: FolderServer) -> Serving:
     return option
 
 
-@pytest.mark.process
 def test_list_shows_name_origin_approval_and_description(run: Run, serving: Serving) -> None:
     plant("served/refunds", description="Pays back.")
     plant(Path.home() / ".agents/skills/tidy", description="Tidies up.")
@@ -67,7 +66,6 @@ def test_list_shows_name_origin_approval_and_description(run: Run, serving: Serv
     ]
 
 
-@pytest.mark.process
 def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     plant("mine/refunds", body="Do it in another way.\n")
@@ -89,7 +87,6 @@ def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Servin
     assert "collision  2 skills are called refunds" in problems
 
 
-@pytest.mark.process
 def test_copies_of_a_skill_are_listed_once_and_its_name_is_enough(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     plant("mine/refunds")
@@ -145,7 +142,6 @@ def test_an_option_that_makes_no_sense_is_one_line(run: Run, arguments: list[str
     assert complaint in ended.err
 
 
-@pytest.mark.process
 def test_skillwire_toml_says_where_skills_come_from(run: Run, folders: FolderServer) -> None:
     plant("served/refunds")
     plant("served/returns")
@@ -162,7 +158,6 @@ def test_skillwire_toml_says_where_skills_come_from(run: Run, folders: FolderSer
     assert (ended.code, "is excluded by the configuration" in ended.err) == (7, True)
 
 
-@pytest.mark.process
 def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run, serving: Serving) -> None:
     plant("served/refunds", more="license: MIT\nallowed-tools: Bash(git:*)\n", guide="How.\n")
     ended = run("show", "refunds", "--server", serving())
@@ -185,7 +180,6 @@ def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run, serving: S
     assert len(document["files"][0]["digest"]) == len("sha256:") + 64
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-7")
 def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Path, serving: Serving) -> None:
     plant("served/refunds", body="First line.\n──── not the end\n", guide="The guide.\n")
@@ -203,7 +197,6 @@ def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Pat
     assert run("config", "cache", "--json").document["files"] == []
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-11")
 def test_text_of_a_server_never_controls_the_terminal(run: Run, serving: Serving) -> None:
     evil = "\x1b[31mred\x1b]0;title\x07 \u202etext [bold]styled[/bold]"
@@ -216,7 +209,6 @@ def test_text_of_a_server_never_controls_the_terminal(run: Run, serving: Serving
     assert "[bold]styled[/bold]" in run("list", "--server", serving()).out
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-5")
 def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back.\n")
@@ -236,7 +228,6 @@ def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run, serving: S
     assert document["grants"] == {"allowed_tools": False, "execute_code": False}
 
 
-@pytest.mark.process
 def test_grants_are_given_by_name_and_shown(run: Run, serving: Serving) -> None:
     plant("served/refunds", more="allowed-tools: Read\n")
     assert "which are not granted: Read" in approved(run, "refunds", "--server", serving()).out
@@ -251,7 +242,6 @@ def test_a_local_skill_needs_no_approval(run: Run) -> None:
     assert (ended.code, "needs no approval" in ended.err) == (4, True)
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-6")
 def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
     run: Run, serving: Serving
@@ -276,7 +266,6 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
     assert "Pay back in dollars." in run("load", "refunds", "--server", serving()).out
 
 
-@pytest.mark.process
 def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back in euros.\n")
     approved(run, "refunds", "--server", serving())
@@ -287,7 +276,6 @@ def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run, 
     assert "not in the cache: no diff" in out
 
 
-@pytest.mark.process
 def test_read_gives_the_models_view_or_verified_bytes(run: Run, serving: Serving) -> None:
     folder = plant("served/refunds", guide="The guide.\n")
     data = bytes(range(256))
@@ -309,7 +297,6 @@ def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
     assert run("load", "a", "b", "--raw", "--json").code == 2
 
 
-@pytest.mark.process
 def test_revoke_needs_no_server(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     approved(run, "refunds", "--server", serving())
@@ -319,7 +306,6 @@ def test_revoke_needs_no_server(run: Run, serving: Serving) -> None:
     assert run("load", "refunds", "--server", serving()).code == 7
 
 
-@pytest.mark.process
 def test_revoke_asks_which_one_when_several_fit(run: Run, serving: Serving) -> None:
     for name in ("one", "two"):
         plant(f"{name}/refunds")
@@ -337,7 +323,6 @@ def test_an_unknown_skill_is_reported_with_the_servers_that_could_not_be_asked(r
     assert "nosuchcommand" in ended.err
 
 
-@pytest.mark.process
 def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path, serving: Serving) -> None:
     plant("served/refunds")
     for name in ("one", "two"):
@@ -394,7 +379,6 @@ def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
     assert "scan caches" in run("config", "paths").out
 
 
-@pytest.mark.process
 def test_paths_delete_removes_all_state_and_no_configuration(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     shop = ("--server", serving())
@@ -503,7 +487,6 @@ def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run, s
     assert "no server or directory is called nobody; known: gone, mine, shop" in nobody.err
 
 
-@pytest.mark.process
 def test_a_server_without_skills_is_said_to_have_none(run: Run, serving: Serving) -> None:
     Path("served").mkdir()
     plant("mine/tidy")
@@ -520,7 +503,6 @@ def test_a_directory_whose_skills_are_all_disabled_is_said_to_have_no_enabled_on
     assert listed.out == "mine has no enabled skills: `skillwire list --all` shows the others.\n"
 
 
-@pytest.mark.process
 def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run, folders: FolderServer) -> None:
     plant("served/refunds")
     server = ("--server", f"shop={folders.at('served', ttl_ms=600_000)}")
@@ -532,7 +514,6 @@ def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run, folder
     assert "another thing" in run("list", *server).out
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("words", [["shop/refunds"], ["refunds", "--on", "shop"], ["shop:refunds"]])
 def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str], serving: Serving) -> None:
     plant("served/refunds")
@@ -541,7 +522,6 @@ def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str],
     assert ended.code == 0
 
 
-@pytest.mark.process
 def test_a_file_that_a_skill_does_not_have_is_answered_with_those_it_has(run: Run) -> None:
     plant(Path.home() / ".agents/skills/tidy", guide="Read this.")
     for command in (["show"], ["load"]):

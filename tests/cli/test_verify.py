@@ -121,7 +121,6 @@ def test_junit_is_written_beside_the_report(run: Run, tmp_path: Path, defective:
     assert "skill://atlas/logo.bin" in (failed.findtext("failure") or "")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
@@ -192,7 +191,6 @@ def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.process
 def test_a_folder_is_not_taken_for_a_command(run: Run, tmp_path: Path) -> None:
     done = run(str(tmp_path))
     assert done.code == 2
@@ -200,7 +198,6 @@ def test_a_folder_is_not_taken_for_a_command(run: Run, tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 1
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9?token=SECRET", "http://u:SECRET@127.0.0.1:9/mcp#SECRET"])
 def test_a_secret_in_a_url_is_not_printed(run: Run, url: str) -> None:
     done = run(url)
@@ -215,7 +212,6 @@ def test_a_server_without_skills_does_not_pass(run: Run, tmp_path: Path, folders
     assert "the server has no skills to check" in done.err
 
 
-@pytest.mark.process
 def test_rules_are_listed_each_with_its_level(run: Run) -> None:
     done = run("--rules")
     assert done.code == 0
@@ -225,7 +221,6 @@ def test_rules_are_listed_each_with_its_level(run: Run) -> None:
     assert widest(done.out) <= 80
 
 
-@pytest.mark.process
 def test_rules_are_printed_as_json_each_with_its_source(run: Run) -> None:
     listed = json.loads(run("--rules", "--json").out)["rules"]
     assert [one["rule"] for one in listed] == [rule.id for rule in RULES]
