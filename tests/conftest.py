@@ -136,6 +136,7 @@ def logging_of_its_own() -> Generator[None]:
     # Each call of setLevel empties the caches of all loggers, so only where something is to be undone.
     if root.level != level:
         root.setLevel(level)
+    logging.getLogger("skillwire.access").disabled = False
     for name in ("skillwire.host", "skillwire.access", "skillwire.changes"):
         if (logger := logging.getLogger(name)).level != logging.NOTSET:
             logger.setLevel(logging.NOTSET)

@@ -68,12 +68,17 @@ def port_of(server: HttpServer) -> int:
     return urlsplit(server.url).port or 0
 
 
+async def acknowledge(receive: Receive, send: Send) -> None:
+    """The lifespan of an application that has nothing to start and nothing to end."""
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
 async def _respond(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
+        await acknowledge(receive, send)
         return
     ttl, _, folder = unquote(scope["path"]).removesuffix(_MCP).lstrip("/").partition("/")
     options = ServerOptions(ttl_ms=int(ttl), watch=False)

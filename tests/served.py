@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -46,13 +46,13 @@ class Served:
         self.said: list[str] = []
         self._heard: queue.Queue[str | None] = queue.Queue()
         assert process.stderr is not None
-        self._hearing = threading.Thread(target=self._hear, args=(process.stderr,), daemon=True)
-        self._hearing.start()
+        self._readers: list[threading.Thread] = []
+        self._read(self._hear, process.stderr)
 
     def listen(self) -> None:
         """Take in standard output, line by line."""
         assert self.process.stdout is not None
-        threading.Thread(target=self._drain, args=(self.process.stdout,), daemon=True).start()
+        self._read(self._drain, self.process.stdout)
 
     def wait_until_it_says(self, pattern: str) -> re.Match[str]:
         """The match of the first line on standard error that has the pattern."""
@@ -89,8 +89,18 @@ class Served:
     def all_it_said(self) -> str:
         """Standard error to its end, once the process has ended."""
         self.process.wait(PATIENCE)
-        self._hearing.join(PATIENCE)
+        self._readers[0].join(PATIENCE)
         return "".join(self.said)
+
+    def kill(self) -> None:
+        """End the process, if it still runs, and read what it wrote: its streams can be closed then."""
+        self.process.kill()
+        for reader in self._readers:
+            reader.join(PATIENCE)
+
+    def _read(self, read: Callable[[IO[bytes]], None], stream: IO[bytes]) -> None:
+        self._readers.append(threading.Thread(target=read, args=(stream,), daemon=True))
+        self._readers[-1].start()
 
     def _drain(self, stream: IO[bytes]) -> None:
         for line in stream:
@@ -123,10 +133,11 @@ def serving(*arguments: object, env: Mapping[str, str] | None = None) -> Iterato
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
+        served = Served(process)
         try:
-            yield Served(process)
+            yield served
         finally:
-            process.kill()
+            served.kill()
 
 
 @contextmanager
@@ -148,14 +159,23 @@ def serving_http(*arguments: object, env: Mapping[str, str] | None = None) -> It
         yield served.wait_until_it_says(r"http://\S+")[0], served
 
 
+def wait_until(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
+    """Return once a condition holds that another process brings about without telling us."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 def wait_until_ready(url: str) -> None:
     """Return when each server behind a gateway has answered or failed: until then, some may not be listed."""
-    until = time.monotonic() + 5 * PATIENCE  # It may have to start several of them.
     # Without TLS there is nothing to verify, and reading certificates would take longer than the request.
     with httpx.Client(timeout=PATIENCE, verify=False) as client:
-        while client.get(urljoin(url, "/readyz")).status_code != 200:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        # It may have to start several of them.
+        wait_until(
+            lambda: client.get(urljoin(url, "/readyz")).status_code == 200,
+            seconds=5 * PATIENCE,
+        )
 
 
 class Relay(threading.Thread):

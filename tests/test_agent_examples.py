@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SECONDS = 90
+Run = Callable[..., list[str]]
+
+pytestmark = pytest.mark.process  # Each starts `skillwire serve`.
 
 
-def run(example: str, *arguments: str, home: Path) -> list[str]:
-    """What an example prints, run as a process of its own by somebody who has nothing yet."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SKILLWIRE_")}
-    ended = subprocess.run(
-        [sys.executable, str(EXAMPLES / example), *arguments],
-        env={**environment, "HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CACHE_HOME": str(home)},
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert list(home.rglob("approvals*")) == []
-    return ended.stdout.splitlines()
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs an example as a program, for somebody who has nothing yet, and gives the lines that it prints."""
+    for name in [name for name in os.environ if name.startswith("SKILLWIRE_")]:
+        monkeypatch.delenv(name)
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def start(example: str, *arguments: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", [example, *arguments])
+        runpy.run_path(str(EXAMPLES / example), run_name="__main__")
+        assert list(tmp_path.rglob("approvals*")) == []
+        return capsys.readouterr().out.splitlines()
+
+    return start
 
 
-@pytest.mark.process
 @pytest.mark.requirement("VER-1", "SEC-5")
-def test_an_agent_on_pydantic_ai_loads_a_skill_and_reads_a_file(tmp_path: Path) -> None:
-    approved, answer = run("agent_pydantic_ai.py", home=tmp_path)
+def test_an_agent_on_pydantic_ai_loads_a_skill_and_reads_a_file(run: Run) -> None:
+    approved, answer = run("agent_pydantic_ai.py")
     assert approved == "The user approves code-review from MCP server samples."
     assert answer.startswith("I review by ")
     assert answer.partition("such as: ")[2] in (
@@ -41,10 +44,9 @@ def test_an_agent_on_pydantic_ai_loads_a_skill_and_reads_a_file(tmp_path: Path) 
     ).read_text("utf-8")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("style", ["anthropic", "openai"])
-def test_a_bare_loop_uses_the_same_api_in_either_format(style: str, tmp_path: Path) -> None:
-    slip, approved, loaded, read, answer = run("agent_loop.py", style, home=tmp_path)
+def test_a_bare_loop_uses_the_same_api_in_either_format(run: Run, style: str) -> None:
+    slip, approved, loaded, read, answer = run("agent_loop.py", style)
     assert slip.startswith('load_skill({"name": "releasenotes"}): error')
     assert approved == "The user approves release-notes from MCP server samples."
     assert loaded.startswith('load_skill({"name": "release-notes"}): ok')

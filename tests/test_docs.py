@@ -10,12 +10,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from tools.commands import EXIT_CODES
 
+from every import every
 from skillwire.cli.command import GLOBAL_OPTIONS, read_words
 from skillwire.cli.commands import all_commands
 from skillwire.cli.line import parse_line
@@ -39,22 +39,22 @@ KNOWN_OPTIONS = {"--version"} | {
 }
 
 
-def blocks(language: str) -> Iterator[Any]:
-    """Every block of code in a language, each as a parameter named by its page and line."""
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    """Every block of code in a language, each after its page and line."""
     for page in PAGES:
         text = page.read_text("utf-8")
         for block in BLOCK.finditer(text):
             if block[1] == language:
                 line = text.count("\n", 0, block.start()) + 1
-                yield pytest.param(block[2], id=f"{page.relative_to(ROOT).as_posix()}:{line}")
+                yield f"{page.relative_to(ROOT).as_posix()}:{line}", block[2]
 
 
-def command_lines() -> Iterator[Any]:
-    for parameter in blocks("sh"):
-        for line in str(parameter.values[0]).splitlines():
+def command_lines() -> Iterator[tuple[str, list[str]]]:
+    for place, block in blocks("sh"):
+        for line in block.splitlines():
             words = shlex.split(line, comments=True)
             if words and words[0].rpartition("/")[2] in ("skillwire", "make"):
-                yield pytest.param(words, id=f"{parameter.id} {' '.join(words)}")
+                yield place, words
 
 
 def anchors(page: Path) -> set[str]:
@@ -70,7 +70,7 @@ def test_the_exit_codes_of_the_command_reference_are_those_of_the_errors() -> No
     assert set(EXIT_CODES) == {0, 2, 130, 141} | {family.exit_code for family in families}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every("page", PAGES)
 def test_a_page_names_no_option_of_skillwire_that_does_not_exist(page: Path) -> None:
     if page.name in ("CHANGELOG.md", "CONTRIBUTING.md") or page.parent.name == "decisions":
         return  # They speak of what was, and of other programs.
@@ -80,7 +80,12 @@ def test_a_page_names_no_option_of_skillwire_that_does_not_exist(page: Path) -> 
 
 # The guides of frameworks run in an environment that has these: tests/adapters/test_guides.py.
 @pytest.mark.parametrize(
-    "code", [block for block in blocks("python") if not str(block.id).startswith("docs/frameworks/")]
+    "code",
+    [
+        pytest.param(code, id=place)
+        for place, code in blocks("python")
+        if not place.startswith("docs/frameworks/")
+    ],
 )
 def test_python_in_the_pages_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples/skills", tmp_path / "skills")
@@ -92,8 +97,8 @@ def test_python_in_the_pages_runs(code: str, tmp_path: Path, monkeypatch: pytest
     exec(compile(code, "page", "exec"), {"__name__": "page"})
 
 
-@pytest.mark.parametrize("words", [*command_lines()])
-def test_commands_in_the_pages_are_understood(words: list[str]) -> None:
+@every("place, words", command_lines())
+def test_commands_in_the_pages_are_understood(place: str, words: list[str]) -> None:
     program, *arguments = words
     if program == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
@@ -104,17 +109,17 @@ def test_commands_in_the_pages_are_understood(words: list[str]) -> None:
         assert line.command is None or read_words(line.command, line.words)
 
 
-@pytest.mark.parametrize("text", [*blocks("yaml")])
-def test_yaml_in_the_pages_is_yaml(text: str) -> None:
+@every("place, text", blocks("yaml"))
+def test_yaml_in_the_pages_is_yaml(place: str, text: str) -> None:
     assert yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("text", [*blocks("json")])
-def test_json_in_the_pages_is_json(text: str) -> None:
+@every("place, text", blocks("json"))
+def test_json_in_the_pages_is_json(place: str, text: str) -> None:
     assert json.loads(text)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every("page", PAGES)
 def test_links_of_the_pages_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(BLOCK.sub("", page.read_text("utf-8"))):
         if "://" in link:
@@ -166,7 +171,7 @@ def test_the_readme_has_its_parts_in_order() -> None:
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+@every("page", GUIDES)
 def test_each_of_seven_readers_has_a_guide_of_one_page_that_the_readme_links(page: Path) -> None:
     assert len(GUIDES) == 7
     text = page.read_text("utf-8")
@@ -175,7 +180,7 @@ def test_each_of_seven_readers_has_a_guide_of_one_page_that_the_readme_links(pag
     assert len(text.splitlines()) < 90
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+@every("page", sorted((ROOT / "docs").glob("*.md")))
 def test_a_page_says_at_its_top_whom_it_is_for(page: Path) -> None:
     if page.name not in ("README.md", "commands.md"):
         assert re.search(r"(This page is f|F)or \w+", page.read_text("utf-8")[:500])
@@ -193,16 +198,14 @@ def test_the_workflow_runs_on_three_systems_what_there_is() -> None:
             read_words(line.command, line.words)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every("page", PAGES)
 def test_nothing_is_installed_from_an_index_that_does_not_have_it(page: Path) -> None:
     text = page.read_text("utf-8")
     for found in re.finditer(r"(?:pip|pipx|uv tool) install [^`&\n]*skillwire[^`\n]*", text):
         assert re.search(r"in a checkout|\./skillwire|--force", found[0]), found[0]
 
 
-@pytest.mark.parametrize(
-    "file", sorted((ROOT / "src").rglob("*.py")), ids=lambda file: file.relative_to(ROOT).as_posix()
-)
+@every("file", sorted((ROOT / "src").rglob("*.py")))
 def test_no_message_installs_an_extra_by_the_name_of_a_published_package(file: Path) -> None:
     assert not re.search(r"\bskillwire\[", file.read_text("utf-8"))
 
@@ -228,11 +231,7 @@ def test_more_packages_are_installed_by_what_installed_skillwire(
     assert pip_command("ui").startswith(f"{command} '.[ui]'")
 
 
-@pytest.mark.parametrize(
-    "file",
-    [*PAGES, *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "src").rglob("*.html"))],
-    ids=lambda file: file.relative_to(ROOT).as_posix(),
-)
+@every("file", [*PAGES, *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "src").rglob("*.html"))])
 def test_every_command_that_is_named_has_these_words_and_options(file: Path) -> None:
     """In messages and pages alike: a command in backticks can be typed as it stands."""
     joined = re.sub(r'"\s*\n\s*f?"', "", file.read_text("utf-8"))  # Messages that take several lines.

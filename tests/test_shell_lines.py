@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import shutil
 import socket
@@ -102,6 +103,10 @@ class Session:
                 return False
 
     def _in_shell(self, line: str) -> None:
+        if re.fullmatch(r"python \w+\.py", line):
+            # As the program would, in this process, which has imported all that it needs.
+            runpy.run_path(line.split()[1], run_name="__main__")
+            return
         done = subprocess.run(
             ["sh", "-c", self._local(line)],
             capture_output=True,
@@ -130,8 +135,8 @@ class Session:
                 stderr=subprocess.PIPE,
             )
         )
-        self._stack.callback(process.kill)
         served = Served(process)
+        self._stack.callback(served.kill)
         if arguments[0] == "serve" and not {"--http", "--share"} & {*arguments}:
             assert process.wait(120) == 0, served.all_it_said()
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import signal
+from collections.abc import Generator
 
 import pytest
 
@@ -100,13 +101,26 @@ def test_every_url_in_a_text_is_searched_for_secrets() -> None:
     assert secrets_in_urls(f"a://u:{SECRET}@h and 'b://{SECRET}2@h'") == [SECRET, f"{SECRET}2"]
 
 
+@pytest.fixture
+def hours() -> Generator[None]:
+    """Ends a test that would run for very long: a search with steps for each pair of characters."""
+
+    def end(*_: object) -> None:
+        pytest.fail("it takes far longer than its length explains")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, 30)
+    yield
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.signal(signal.SIGPROF, before)
+
+
 @pytest.mark.requirement("SEC-9")
+@pytest.mark.usefixtures("hours")
 @pytest.mark.parametrize(
     "unit", ["x", "?", "?key", "&token", "a://", "a:", "://", "Bearer ", "http://a@", "x.+-", "?sig;", "@"]
 )
 def test_a_long_text_takes_no_more_time_to_redact_than_its_length(unit: str) -> None:
-    text = unit * (60_000 // len(unit))
-    start = time.process_time()
-    redact(text, ["s3cr3t"])
+    text = unit * (200_000 // len(unit))
+    assert len(redact(text, ["s3cr3t"])) > 0
     secrets_in_urls(text)
-    assert time.process_time() - start < 3

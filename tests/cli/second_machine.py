@@ -13,10 +13,8 @@ import http.client
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 SKILLWIRE = [sys.executable, "-m", "skillwire"]
@@ -45,12 +43,15 @@ def environment(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 
-def wait_for(file: Path, server: subprocess.Popen[bytes]) -> str:
-    end = time.monotonic() + SECONDS
-    while "Serving 1 skill" not in (said := file.read_text()):
-        if server.poll() is not None or time.monotonic() > end:
+def output_of(server: subprocess.Popen[str]) -> str:
+    """What it prints until it serves."""
+    assert server.stdout is not None
+    said = ""
+    while "Serving 1 skill" not in said:
+        line = server.stdout.readline()
+        if not line:
             raise SystemExit(f"it does not serve: {said}")
-        time.sleep(0.1)
+        said += line
     return said
 
 
@@ -63,32 +64,33 @@ def status_by(host: str) -> int:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    second = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
-    own = Path("/proc/self/ns/net").readlink()
-    while Path(f"/proc/{second.pid}/ns/net").readlink() == own:
-        time.sleep(0.01)
+    second = subprocess.Popen(
+        ["unshare", "--net", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    assert second.stdin is not None
+    assert second.stdout is not None
+    second.stdin.write(b"It echoes this once it runs, in a network of its own.\n")
+    second.stdout.readline()
     connect(str(second.pid))
-    output = folder / "said"
     installed: dict[str, list[str]] = {}
-    with output.open("wb") as said_to:
-        server = subprocess.Popen(
-            [*SKILLWIRE, "serve", str(folder / "skills"), "--share", "--yes"],
-            env=environment(folder / "author"),
-            stdout=said_to,
-            stderr=subprocess.STDOUT,
-        )
+    server = subprocess.Popen(
+        [*SKILLWIRE, "serve", str(folder / "skills"), "--share", "--yes"],
+        env=environment(folder / "author"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
-        said = wait_for(output, server)
+        said = output_of(server)
         token = re.search(r"export SKILLWIRE_TOKEN='(\S+)'", said)
         lines = re.findall(r"^    (skillwire .*)$", said, re.MULTILINE)
         assert token is not None, said
         runs: list[tuple[int, str]] = []
         by_host = {host: status_by(host) for host in (OTHER, "attacker.example")}
+        home = folder / "colleague"
         for whose, given in (("guessed", f"skw_{'0' * 43}"), ("shared", token[1])):
-            home = folder / "colleague"
-            shutil.rmtree(home, ignore_errors=True)
             env = {**environment(home), "SKILLWIRE_TOKEN": given}
-            for line in lines:
+            for line in lines if whose == "guessed" else lines[1:]:  # The server is added once.
                 words = [
                     *SKILLWIRE,
                     *line.split()[1:],

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from command_line import Run, approved, as_person, new_user
 from folder_server import FolderServer
-from terminals import SKILLWIRE, Terminal
 from trees import write_skill
-
-pytestmark = pytest.mark.process
 
 
 @pytest.fixture(autouse=True)
@@ -32,39 +29,33 @@ def states(run: Run) -> dict[str, str]:
 
 
 def test_a_pattern_asks_once_about_the_skills_that_match_and_about_no_other(run: Run) -> None:
-    terminal = Terminal("approve", "shop/re*")
-    terminal.wait_for("Approve these 2 skills?")
+    ended = as_person(run, "approve", "shop/re*", answers=("t", "y"))
+    assert ended.code == 0
     for name in ("refunds", "returns"):
-        assert f"{name} from MCP · shop is not approved." in terminal.screen
-    assert "letters from MCP" not in terminal.screen
-    terminal.type("t\n")
-    terminal.wait_for("How to do returns.")
-    terminal.wait_for("Approve these 2 skills?", 2)
-    terminal.type("y\n")
-    terminal.wait_for("Approved returns from MCP · shop as it is now, 1 file.")
-    assert terminal.end() == 0
+        assert f"{name} from MCP · shop is not approved." in ended.err
+    assert "letters from MCP" not in ended.err
+    assert ended.err.count("Approve these 2 skills?") == 2
+    assert "How to do returns." in ended.err.partition("Approve these 2 skills?")[2]
+    assert "Approved returns from MCP · shop as it is now, 1 file." in ended.out
     assert states(run) == {"letters": "not approved", "refunds": "approved", "returns": "approved"}
 
 
 @pytest.mark.parametrize("words", [["refunds"], ["refunds", "returns"]])
 def test_what_changed_between_question_and_answer_is_asked_about_again(run: Run, words: list[str]) -> None:
-    terminal = Terminal("approve", *words)
-    terminal.wait_for("[N]o")
-    write_skill("served/refunds", body="How to keep the money.")
-    terminal.type("y\n")
-    terminal.wait_for("refunds changed while you were asked, and was not approved.")
-    terminal.wait_for("[N]o", 2)
-    assert terminal.screen.count("refunds from MCP · shop is not approved.") == 2
-    assert terminal.screen.count("returns from MCP · shop is not approved.") == len(words) - 1
-    terminal.type("t\n")
-    terminal.wait_for("How to keep the money.")
-    terminal.wait_for("[N]o", 3)
-    terminal.type("n\n")
-    assert terminal.end() == 7
+    def after_a_change(screen: str) -> str:
+        assert screen.count("[N]o") == 1
+        write_skill("served/refunds", body="How to keep the money.")
+        return "y"
+
+    ended = as_person(run, "approve", *words, answers=(after_a_change, "t", "n"))
+    assert ended.code == 7
+    assert "refunds changed while you were asked, and was not approved." in ended.err
+    assert ended.err.count("[N]o") == 3
+    assert ended.err.count("refunds from MCP · shop is not approved.") == 2
+    assert ended.err.count("returns from MCP · shop is not approved.") == len(words) - 1
+    assert ended.err.rindex("How to keep the money.") > ended.err.rindex("changed while you were asked")
     assert states(run)["refunds"] == "not approved"
-    terminal = Terminal("approve", "refunds")
-    terminal.answer("[N]o", "y\n")
-    assert terminal.end() == 0
+    assert approved(run, "refunds").code == 0
     assert states(run)["refunds"] == "approved"
 
 
@@ -75,10 +66,9 @@ def test_nothing_is_approved_without_a_terminal_whatever_standard_input_says(run
         "skillwire: nothing was approved: there is no terminal to ask on: run this in one, over SSH "
         "with `ssh -t`, or use the review page\n"
     )
-    said = subprocess.run(
-        [SKILLWIRE, "approve", "refunds"], input="y\n", capture_output=True, text=True, start_new_session=True
-    )
-    assert (said.returncode, "there is no terminal" in said.stderr) == (7, True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.StringIO("y\n"))
+        assert run("approve", "refunds").code == 7
     assert set(states(run).values()) == {"not approved"}
     ended = as_person(run, "approve", "nothing*")
     assert (ended.code, "no skill matches nothing*" in ended.err) == (8, True)
@@ -105,23 +95,23 @@ def test_an_incomplete_or_contradictory_request_is_refused(run: Run, words: list
 def test_the_question_about_a_changed_skill_shows_the_difference(run: Run) -> None:
     approved(run, "refunds")
     write_skill("served/refunds", body="How to do it in dollars.")
-    terminal = Terminal("load", "refunds")
-    terminal.wait_for("refunds from MCP · shop changed since you approved it.")
-    terminal.answer("show the [d]iff", "d\n")
-    terminal.wait_for("[N]o", after="+How to do it in dollars.")
-    assert "-How to do refunds." in terminal.screen
-    assert "signature    not signed" in terminal.screen
-    terminal.type("y\n")
-    terminal.wait_for("</untrusted_skill")
-    assert terminal.end() == 0
+    ended = as_person(run, "load", "refunds", answers=("d", "y"))
+    assert ended.code == 0
+    before, question, after = ended.err.partition("show the [d]iff")
+    assert question
+    assert "refunds from MCP · shop changed since you approved it." in before
+    assert "signature    not signed" in before
+    assert "-How to do refunds." in after
+    assert "+How to do it in dollars." in after
+    assert "</untrusted_skill" in ended.out
     assert states(run)["refunds"] == "approved"
 
 
 def test_a_yes_for_once_loads_and_leaves_nothing_behind(run: Run) -> None:
-    terminal = Terminal("load", "refunds")
-    terminal.answer("[o]nce", "o\n")
-    terminal.wait_for("</untrusted_skill")
-    assert terminal.end() == 0
+    ended = as_person(run, "load", "refunds", answers=("o",))
+    assert ended.code == 0
+    assert "[o]nce" in ended.err
+    assert "</untrusted_skill" in ended.out
     assert states(run)["refunds"] == "not approved"
     assert run("approvals").out == "Nothing is approved.\n"
     assert run("config", "cache", "--json").document["files"] == []
@@ -130,11 +120,8 @@ def test_a_yes_for_once_loads_and_leaves_nothing_behind(run: Run) -> None:
 def test_a_no_to_a_changed_skill_leaves_it_changed(run: Run) -> None:
     approved(run, "refunds")
     write_skill("served/refunds", body="Other.")
-    terminal = Terminal("approve", "refunds")
-    terminal.wait_for("[N]o")
-    assert "[o]nce" not in terminal.screen
-    terminal.type("o\n")
-    assert terminal.end() == 7
+    ended = as_person(run, "approve", "refunds", answers=("o",))
+    assert (ended.code, "[N]o" in ended.err, "[o]nce" in ended.err) == (7, True, False)
     assert states(run)["refunds"] == "changed"
 
 
@@ -179,9 +166,8 @@ def test_approvals_are_exported_and_imported_after_a_review(run: Run, tmp_path: 
         True,
         True,
     )
-    terminal = Terminal("approvals", "import", "approvals.json")
-    terminal.answer("[y/N]", "n\n")
-    assert terminal.end() == 7
+    refused = as_person(run, "approvals", "import", "approvals.json", answers=("n",))
+    assert (refused.code, "[y/N]" in refused.err) == (7, True)
     assert set(states(run).values()) == {"not approved"}
     assert as_person(run, "approvals", "import", "approvals.json", "--json").document["imported"] == 2
     assert states(run) == {"letters": "not approved", "refunds": "approved", "returns": "approved"}

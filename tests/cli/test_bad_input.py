@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from command_line import Run
+from every import every
 from skillwire.cli.commands import commands_of, names
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
@@ -259,13 +259,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sample() -> list[tuple[str, int, str]]:
-    """The last row of each command."""
-    commands = {command.name for name in names() for command in commands_of(name)}
-    found: dict[str, tuple[str, int, str]] = {}
-    for row in ROWS:
-        two = " ".join(row[0].split()[:2])
-        found[two if two in commands else two.split()[0]] = row
-    return list(found.values())
+    """The last row of each command, and of each group of commands."""
+    last = {row[0].split()[0]: row for row in ROWS}
+    return [last[name] for name in names() if name in last]
 
 
 def test_there_are_enough_of_them() -> None:
@@ -273,7 +269,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(sample()) >= 20
 
 
-@pytest.mark.parametrize("command", [command.name for name in names() for command in commands_of(name)])
+@every("command", [command.name for name in names() for command in commands_of(name)])
 def test_every_command_refuses_an_option_that_it_does_not_have(command: str, run: Run) -> None:
     code, out, err = run(*command.split(), "--frobnicate")
     assert (code, out) == (WRONG, "")
@@ -283,7 +279,7 @@ def test_every_command_refuses_an_option_that_it_does_not_have(command: str, run
 
 
 @pytest.mark.process  # One of them names a program to start.
-@pytest.mark.parametrize(("line", "code", "said"), ROWS, ids=[line for line, _, _ in ROWS])
+@every("line, code, said", ROWS)
 def test_a_bad_input_is_one_line_that_helps(run: Run, line: str, code: int, said: str) -> None:
     ended, out, err = run(*line.split())
     assert (ended, out) == (code, ""), err
@@ -294,21 +290,52 @@ def test_a_bad_input_is_one_line_that_helps(run: Run, line: str, code: int, said
         assert only.endswith("--help)")
 
 
+FORKS = """
+import gc, json, os, pkgutil, sys
+from importlib import import_module
+import anyio, cryptography, httpx2, mcp, pydantic, rich, sqlalchemy, starlette, tomlkit, uvicorn, yaml
+import skillwire.cli
+from skillwire.host import SkillHost
+from skillwire.install import Installer
+from skillwire.registry import RegistryApp
+
+for module in pkgutil.iter_modules(skillwire.cli.__path__, "skillwire.cli."):
+    import_module(module.name)
+gc.freeze()
+lines = json.loads(sys.argv[1])
+for number, words in enumerate(lines):
+    if not (child := os.fork()):
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+for descriptor, name in enumerate(("/dev/null", f"{number}.out", f"{number}.err")):
+    os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), descriptor)
+sys.argv = ["skillwire", *words]
+from skillwire.cli import main
+main()
+"""
+"""A process for each line, forked from one that has imported what they need: that takes longest."""
+
+
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_sample_of_every_command_says_the_same_as_a_real_process() -> None:
-    def run(row: tuple[str, int, str]) -> tuple[str, int, str, str]:
-        command = [SKILLWIRE, *row[0].split()]
-        ran = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False
-        )
-        return row[0], ran.returncode, ran.stdout, ran.stderr
-
     rows = sample()
-    with ThreadPoolExecutor(2) as workers:
-        ended = list(workers.map(run, rows))
-    for (line, code, said), (ran, returned, out, err) in zip(rows, ended, strict=True):
-        assert (ran, returned, out) == (line, code, ""), err
-        [only] = err.splitlines()
+    lines = json.dumps([line.split() for line, _, _ in rows])
+    forked = subprocess.run([sys.executable, "-c", FORKS, lines], capture_output=True, text=True, check=True)
+    codes = list(map(int, forked.stdout.split()))
+    assert codes == [code for _, code, _ in rows]
+    for number, (line, _, said) in enumerate(rows):
+        assert Path(f"{number}.out").read_text() == "", line
+        [only] = Path(f"{number}.err").read_text().splitlines()
         assert only.startswith("skillwire")
         assert said in only
+
+
+@pytest.mark.process
+def test_the_program_that_is_installed_says_the_same() -> None:
+    line, code, said = next(row for row in ROWS if row[0].startswith("show skill://"))
+    ran = subprocess.run([SKILLWIRE, *line.split()], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (code, "", 1)
+    assert said in ran.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Ended, Run, as_person, runner
+from folder_server import FolderServer
 
 
 @pytest.fixture(autouse=True)
@@ -103,18 +104,20 @@ def test_a_file_that_others_can_change_is_a_problem(run: Run, home: Path) -> Non
 TEXT = b"---\nname: refunds\ndescription: Refund an order.\n---\nDo it.\n"
 
 
-@pytest.mark.process
 def test_approvals_are_counted_and_each_server_is_named_with_its_protocol(
-    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folders: FolderServer,
 ) -> None:
     skill = home / "skills/refunds/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_bytes(TEXT)
     config = home / "xdg_config_home/skillwire/skillwire.toml"
     config.parent.mkdir()
-    arguments = json.dumps(["-m", "skillwire", "serve", str(home / "skills")])
     config.write_text(
-        f"[servers.shop]\ncommand = {json.dumps(sys.executable)}\nargs = {arguments}\n"
+        f'[servers.shop]\nurl = "{folders.at(home / "skills")}"\n'
         '[servers.data]\nurl = "http://127.0.0.1:9/mcp"\ntoken_env = "NO_SUCH_VARIABLE"\n',
         "utf-8",
     )

@@ -13,10 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import Run
+from command_line import Run, as_person, person
+from folder_server import FolderServer, in_thread
 from install.samples import skill_md
 from install.workspaces import tree_of, write_skill
-from served import serving_http
+from skillwire import SkillServer
 from skillwire.cli import install_setup
 from skillwire.errors import SourceError
 from skillwire.install import StateFiles
@@ -24,7 +25,7 @@ from skillwire.install.fetcher import ForeignSkill
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.skill import parse_set_digest
 from skillwire.sources import SourceReference
-from terminals import SKILLWIRE, Terminal
+from terminals import Terminal
 
 TEAM = Path("../team")
 INSTALLED = Path(".agents/skills")
@@ -245,12 +246,12 @@ def test_a_reason_that_many_skills_share_is_printed_once(run: Run) -> None:
     assert "not installed  a, b, c: " in ended.out
 
 
-@pytest.mark.process
-def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run) -> None:
-    with serving_http(TEAM) as (before, _):
-        run("add", "docs/notes", "--server", f"docs={before}", "--yes")
+def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run, folders: FolderServer) -> None:
+    before = folders.at(TEAM)
+    run("add", "docs/notes", "--server", f"docs={before}", "--yes")
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
-    with serving_http(TEAM, "--well-known") as (url, _):
+    with in_thread(SkillServer(TEAM).http_app(well_known=True)) as site:
+        url = f"{site}/mcp"
         LOCK.write_text(LOCK.read_text().replace(before, url))
         assert run("update", "--check").code == 10
         assert "+two" in run("update", "--diff", "notes").out
@@ -259,7 +260,6 @@ def test_a_server_that_only_the_lock_names_is_asked_for_updates_too(run: Run) ->
         assert run("update", "--check").code == 0
         ended = run("add", "dosc/notes", "--server", f"docs={url}", "--yes")
         assert (ended.code, "no server is called dosc: did you mean docs?" in ended.err) == (4, True)
-        site = url.removesuffix("/mcp")
         ended = run("add", f"{site}#none", "--yes")
         assert (ended.code, "lists no skill called none" in ended.err) == (8, True)
         ended = run("add", url, "--yes")
@@ -701,31 +701,25 @@ def test_a_cloned_lock_installs_nothing_without_a_yes_and_exactly_itself_with_on
     assert [name for name, one in approvals.items() if one["execute_code"]] == ["release"]
 
 
-@pytest.mark.process
 @pytest.mark.usefixtures("cloned")
 def test_the_first_sync_of_a_cloned_lock_asks_once_for_the_whole_set(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    no = Terminal("sync")
-    no.answer("Install exactly these", "n\n")
-    assert no.end() == 12
+    refused = as_person(run, "sync", answers=("n",))
+    assert (refused.code, refused.err.count("Install exactly these")) == (12, 1)
     assert not INSTALLED.exists()
-    yes = Terminal("sync")
-    yes.answer("Install exactly these", "y\n")
-    assert yes.end() == 0
-    assert yes.screen.count("Install exactly these") == 1
-    assert "Installed 2 skills: notes, release" in yes.screen
+    ended = as_person(run, "sync")
+    assert (ended.code, ended.err.count("Install exactly these")) == (0, 1)
+    assert "Installed 2 skills: notes, release" in ended.out
     # What changes later is asked about alone.
     become(tmp_path, "me", monkeypatch)
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
     assert run("update", "--yes").code == 0
     shutil.rmtree(".agents")
     become(tmp_path, "somebody", monkeypatch)
-    again = Terminal("sync")
-    again.wait_for("Install exactly these")
-    assert "would install 1 skill" in again.screen
-    again.type("y\n")
-    assert again.end() == 0
+    again = as_person(run, "sync")
+    assert (again.code, again.err.count("Install exactly these")) == (0, 1)
+    assert "would install 1 skill" in again.err
 
 
 @pytest.mark.parametrize("name", ["skillwire.lock", "skills-lock.json", "toolhive.lock.yaml"])
@@ -824,12 +818,11 @@ class Status:
         self.shown.append(str(text))
 
 
-@pytest.mark.process
 def test_progress_counts_the_files_of_a_server_and_the_folders_that_are_written(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch, folders: FolderServer
 ) -> None:
     write_skill(TEAM, "more", {"a.md": "a"})
-    run("servers", "add", "--no-check", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    run("servers", "add", "--no-check", "docs", folders.at(TEAM))
     status = Status()
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(install_setup, "sys", SimpleNamespace(stderr=terminal, stdin=sys.stdin))
@@ -855,10 +848,9 @@ def test_progress_counts_the_files_of_a_server_and_the_folders_that_are_written(
 # Skills of servers
 
 
-@pytest.mark.process
-def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
+def test_installing_from_a_server_is_approving_for_hosts_too(run: Run, folders: FolderServer) -> None:
     with_powers()
-    run("servers", "add", "--no-check", "docs", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    run("servers", "add", "--no-check", "docs", folders.at(TEAM))
     assert run("list").code == 0
     assert not INSTALLED.exists()
     assert run("add", "docs/notes", "--yes").code == 0
@@ -875,23 +867,14 @@ def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
     assert approvals["release"]["allowed_tools"]
     assert approvals["release"]["execute_code"]
     # A host asks about the copy in the project neither, nor about the same place under another name.
-    run("servers", "add", "--no-check", "manuals", "--", SKILLWIRE, "serve", str(TEAM.absolute()))
+    run("servers", "add", "--no-check", "manuals", folders.at(TEAM))
     before = tree_of(Path())
     assert run("load", "project/notes").code == 0
     assert run("load", "notes", "--on", "manuals").code == 0
     assert tree_of(Path()) == before  # Loading installs nothing.
     # Another place is another server, and other bytes are another skill.
     write_skill(TEAM.with_name("other"), "notes", body="other")
-    run(
-        "servers",
-        "add",
-        "--no-check",
-        "other",
-        "--",
-        SKILLWIRE,
-        "serve",
-        str(TEAM.with_name("other").absolute()),
-    )
+    run("servers", "add", "--no-check", "other", folders.at(TEAM.with_name("other")))
     assert run("load", "notes", "--on", "other").code == 7
     (INSTALLED / "notes/reference.md").write_text("mine\n")
     assert run("load", "project/notes").code == 7
@@ -903,6 +886,7 @@ def test_installing_from_a_server_is_approving_for_hosts_too(run: Run) -> None:
 @pytest.mark.process
 def test_a_person_is_shown_the_text_before_they_say_yes() -> None:
     terminal = Terminal("add", str(TEAM))
+    terminal.wait_for("Contacting the sources")
     terminal.answer("Install it?", "t\n")
     terminal.wait_for("│ # notes")
     terminal.wait_for("Install it?", count=2)
@@ -912,55 +896,49 @@ def test_a_person_is_shown_the_text_before_they_say_yes() -> None:
     assert tree_of(INSTALLED) == tree_of(TEAM)
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("answer", ["\n", "n\n", "yep\n", "\x04"])
-def test_anything_but_a_yes_installs_nothing(answer: str) -> None:
-    terminal = Terminal("add", str(TEAM))
-    terminal.answer("Install it?", answer)
-    assert terminal.end() == 12
-    assert "nothing was installed" in terminal.screen.lower()
+@pytest.mark.parametrize("answer", ["", "n", "yep", "\x04"])
+def test_anything_but_a_yes_installs_nothing(run: Run, answer: str) -> None:
+    ended = as_person(run, "add", TEAM, answers=(answer,))
+    assert (ended.code, ended.err.count("Install it?")) == (12, 1)
+    assert "nothing was installed" in (ended.out + ended.err).lower()
     assert not INSTALLED.exists()
 
 
-@pytest.mark.process
-def test_tools_and_scripts_are_asked_about_separately() -> None:
+def test_tools_and_scripts_are_asked_about_separately(run: Run) -> None:
     with_powers()
-    refused = Terminal("add", str(TEAM), "--skill", "release")
-    refused.answer("Install it?", "y\n")
-    refused.answer("asks for tools Bash(git:*). Grant that?", "y\n")
-    refused.answer("has scripts scripts/tag.sh. May an agent run them?", "n\n")
-    assert refused.end() == 12
+    words = ("add", TEAM, "--skill", "release")
+    questions = (
+        "Install it?",
+        "asks for tools Bash(git:*). Grant that?",
+        "has scripts scripts/tag.sh. May an agent run them?",
+    )
+    refused = as_person(run, *words, answers=("y", "y", "n"))
+    places = [refused.err.find(question) for question in questions]
+    assert places == sorted(places)
+    assert -1 not in places
+    assert refused.code == 12
     assert not INSTALLED.exists()
-    granted = Terminal("add", str(TEAM), "--skill", "release")
-    for question in ("Install it?", "Grant that?", "May an agent run them?"):
-        granted.wait_for(question)
-        granted.type("y\n")
-    assert granted.end() == 0
+    assert as_person(run, *words).code == 0
     assert (INSTALLED / "release/scripts/tag.sh").is_file()
 
 
-@pytest.mark.process
-def test_an_update_shows_the_diff_and_asks() -> None:
-    first = Terminal("add", str(TEAM), "--yes")
-    assert first.end() == 0
-    assert "Contacting the sources" in first.screen
-    assert "Installed 1 skill: notes" in first.screen
+def test_an_update_shows_the_diff_and_asks(run: Run) -> None:
+    assert run("add", TEAM, "--yes").code == 0
     write_skill(TEAM, "notes", {"reference.md": "two\n"})
-    terminal = Terminal("update")
-    terminal.wait_for("Install it?")
-    assert "│ -one" in terminal.screen
-    assert "│ +two" in terminal.screen
-    terminal.type("y\n")
-    assert terminal.end() == 0
+    ended = as_person(run, "update")
+    assert ended.code == 0
+    shown, question, _ = ended.err.partition("Install it?")
+    assert question
+    assert "│ -one" in shown
+    assert "│ +two" in shown
     assert tree_of(INSTALLED) == tree_of(TEAM)
 
 
-@pytest.mark.process
-def test_what_was_typed_before_the_question_is_no_answer() -> None:
-    terminal = Terminal("add", str(TEAM))
-    terminal.type("y\ny\ny\n")
-    terminal.answer("Install it?", "n\n")
-    assert terminal.end() == 12
+def test_what_was_typed_before_the_question_is_no_answer(run: Run) -> None:
+    with person("n") as somebody:
+        somebody.type("y\ny\ny")
+        ended = run("add", TEAM)
+    assert (ended.code, ended.err.count("Install it?")) == (12, 1)
     assert not INSTALLED.exists()
 
 
@@ -1027,13 +1005,11 @@ def test_add_list_shows_what_is_there_and_installs_nothing(run: Run) -> None:
     assert [skill["name"] for skill in listed["skills"]] == ["notes", "refunds"]
 
 
-@pytest.mark.process
 def test_a_site_behind_a_token_says_how_to_go_on_and_gets_the_token(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = "0123456789abcdef0123456789abcdef"
-    with serving_http(TEAM, "--well-known", env={"SKILLWIRE_TOKEN": token}) as (url, _):
-        site = url.removesuffix("/mcp")
+    with in_thread(SkillServer(TEAM).http_app(well_known=True, token=token)) as site:
         refused = run("add", site, "--list")
         assert refused.code == 4
         assert "--token-env" in refused.err

@@ -8,6 +8,7 @@ import shlex
 from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from properties import examples
 from skillwire.cli.command import GLOBAL_OPTIONS, HOST_OPTIONS, Argument, Command, Option, read_words
 from skillwire.cli.commands import all_commands, meant, names, other_words
@@ -180,7 +182,7 @@ def simplified(hint: Any) -> Any:
     return hint
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@every("command", COMMANDS.values())
 def test_the_function_of_a_command_takes_exactly_what_its_table_says(command: Command) -> None:
     module, _, name = command.run.partition(":")
     function = getattr(import_module(f"skillwire.cli.{module}"), name)
@@ -221,7 +223,7 @@ def test_host_options_has_a_field_for_each_shared_option() -> None:
         assert hints[option.field] in types_of(option), option.field
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@every("command", COMMANDS.values())
 def test_no_option_of_a_command_has_the_name_of_another(command: Command) -> None:
     every = (*command.all_options, *GLOBAL_OPTIONS)
     spellings = [name for option in every for name in (*option.names, option.off) if name]
@@ -274,7 +276,7 @@ def test_there_are_at_most_65_commands() -> None:
     assert len(COMMANDS) <= 65
 
 
-@pytest.mark.parametrize(
+@every(
     "words",
     [
         *("install", "uninstall", "find", "ls", "rm", "init", "login", "read", "catalog", "outdated", "diff"),
@@ -287,7 +289,7 @@ def test_the_words_that_people_know_from_elsewhere_have_an_answer(words: str) ->
     assert words in other_words()
 
 
-@pytest.mark.parametrize("words", other_words())
+@every("words", other_words())
 def test_another_word_for_a_command_is_answered_with_the_right_one(words: str) -> None:
     with pytest.raises(UsageError, match=r"there is no command .*: write skillwire ") as refused:
         parse_line([*words.split(), "x"])
@@ -299,7 +301,7 @@ def test_another_word_for_a_command_is_answered_with_the_right_one(words: str) -
     assert line.command is None or options <= {one.name for one in line.command.all_options}
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@every("command", COMMANDS.values())
 def test_an_option_means_the_same_in_every_command(command: Command) -> None:
     options = {one.name: one for one in command.all_options}
     without = {"serve", "gateway run", "ui", "new", "chat", "approvals export", "config completion"}
@@ -328,8 +330,7 @@ def test_the_help_of_serve_has_a_dozen_options_and_says_where_the_others_are() -
     assert parse_line(["help", "serve", "--all"]).in_full
 
 
-@pytest.mark.parametrize("width", [20, 50, 80, 200])
-@pytest.mark.parametrize("topic", ["", *dict.fromkeys([*names(), *COMMANDS])])
+@every("topic, width", product(["", *dict.fromkeys([*names(), *COMMANDS])], [20, 50, 80, 200]))
 def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
     text = help_text(topic, width=width, in_full=bool(topic))
     for metavar in ("PATH", "WORDS", "COMMAND", "SOURCE", "NAME", "CLIENT", "ARGUMENT", "SCENARIO", "FILE"):
@@ -345,7 +346,7 @@ def test_help_is_whole_and_fits_at_every_width(topic: str, width: int) -> None:
         assert len(line) <= max(width, 50) or (width < 80 and line.lstrip().startswith(("-", "skillwire")))
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@every("command", COMMANDS.values())
 def test_every_example_in_help_is_understood(command: Command) -> None:
     assert command.examples
     for line, _ in command.examples:

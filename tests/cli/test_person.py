@@ -127,23 +127,28 @@ def test_nothing_approves_inside_an_agent(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["claude-code", "codex", "opencode"])
-def test_a_terminal_that_an_agent_allocates_approves_nothing(
-    run: Run, name: str, folders: FolderServer
-) -> None:
-    [sign, *_] = clients()[name].inside
+def test_a_terminal_that_an_agent_allocates_approves_nothing(run: Run, folders: FolderServer) -> None:
+    """In a process; every agent and every command are in the test above."""
     user_config(f'[servers.shop]\nurl = "{folders.at("team")}"\n')
-    for words in (("approve", "notes"), ("load", "notes")):
-        terminal = Terminal(*words, env=environment_of(sign))
-        terminal.type("y\n")
-        assert terminal.end() == 7, terminal.screen
-        assert "[N]o" not in terminal.screen
+    terminal = Terminal("approve", "notes", env={"CLAUDECODE": "1"})
+    terminal.type("y\n")
+    assert terminal.end() == 7, terminal.screen
+    assert "[N]o" not in terminal.screen
     assert run("approvals", "list", "--json").document["approvals"] == []
-    # The same command is asked about in a terminal of a person.
-    terminal = Terminal("approve", "notes")
-    terminal.answer("[N]o", "y\n")
-    assert terminal.end() == 0
-    assert len(run("approvals", "list", "--json").document["approvals"]) == 1
+
+
+def test_loading_asks_nobody_inside_an_agent(
+    run: Run, monkeypatch: pytest.MonkeyPatch, folders: FolderServer
+) -> None:
+    user_config(f'[servers.shop]\nurl = "{folders.at("team")}"\n')
+    for agent in ("claude-code", "codex", "opencode"):
+        [sign, *_] = clients()[agent].inside
+        with monkeypatch.context() as patch:
+            for name, value in environment_of(sign).items():
+                patch.setenv(name, value)
+            ended = as_person(run, "load", "notes")
+        assert (ended.code, ended.out, "[N]o" in ended.err) == (7, "", False), agent
+    assert as_person(run, "load", "notes").code == 0
 
 
 def test_what_an_agent_takes_back_or_reads_is_not_refused(run: Run, inside: Inside) -> None:

@@ -18,8 +18,6 @@ from skillwire.host import policies
 from skillwire.host.policies import policy_log
 from trees import write_skill
 
-pytestmark = pytest.mark.process
-
 HEAD = '[policy]\nformat = 1\nname = "acme"\ncontact = "security@example.org"\n'
 Write: TypeAlias = Callable[[str], None]
 
@@ -220,6 +218,7 @@ def test_policy_test_compares_answers_with_a_table(run: Run, machine: Write) -> 
         assert run("policy", "test", "table.toml").code == 3
 
 
+@pytest.mark.process
 def test_an_option_adds_a_layer_and_takes_none_away(
     run: Run, machine: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +280,7 @@ def bad_skill(monkeypatch: pytest.MonkeyPatch) -> None:
     write_skill("served/refunds", body=BAD.decode())
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("bad_skill")
 def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_policy_acts(
     run: Run, tmp_path: Path
@@ -315,6 +315,7 @@ def test_findings_of_a_scanner_are_shown_and_its_threshold_refuses_wherever_a_po
     assert run("add", "shop/letters", "--yes", "--policy", strict).code == 0
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("bad_skill")
 def test_what_is_pinned_is_scanned_before_it_is_installed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -98,15 +98,38 @@ def prepared(folder: Path) -> Path:
 
 
 ATTEMPTS = r"""
-import json, os, shutil, subprocess, sys
+import json, os, shutil, subprocess, sys, tempfile
 from pathlib import Path
 
+from skillwire.cli import main
+from skillwire.cli.skills import load  # What it needs is imported once, before the attempts.
+from skillwire.host import SkillHost
+from skillwire.install import Installer
+
 def skillwire(*words, **variables):
-    environment = {**os.environ, **variables}
-    done = subprocess.run(
-        [sys.executable, "-m", "skillwire", *words], capture_output=True, text=True, env=environment
-    )
-    return [done.returncode, done.stdout, done.stderr]
+    if variables:
+        environment = {**os.environ, **variables}
+        command = [sys.executable, "-m", "skillwire", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        return [done.returncode, done.stdout, done.stderr]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        if not (child := os.fork()):
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            sys.argv = ["skillwire", *words]
+            code = 1
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        return [code, out.read(), err.read()]
 
 OPEN = '[policy]\nformat = 1\nname = "open"\n[sources]\nallow = ["*"]\n'
 Path("open.toml").write_text(OPEN)

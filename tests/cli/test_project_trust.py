@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from command_line import Person, Run, as_person, hiding, new_home
+from command_line import Run, as_person, hiding, new_home
+from folder_server import FolderServer
 from skillwire.host import state_paths
-from terminals import SKILLWIRE, Terminal
+from terminals import Terminal
 from trees import write_skill
 
 SECRET = "s3cr3t"
@@ -49,13 +50,14 @@ def labels(document: dict[str, Any]) -> list[str]:
     return [server["label"] for server in document["servers"]]
 
 
-@pytest.mark.process
-def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(run: Run, home: Path) -> None:
+def test_a_fresh_clone_starts_nothing_and_costs_nothing_else(
+    run: Run, home: Path, folders: FolderServer
+) -> None:
     write_skill("served/refunds")
     write_skill(".agents/skills/notes")
     write_skill("more/letters")
     PROJECT.write_text(f'directories = ["more"]\ndisabled = ["noise"]\n{EVIL}', "utf-8")
-    own = f'[servers.mine]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "{Path.cwd()}/served"]\n'
+    own = f'[servers.mine]\nurl = "{folders.at("served")}"\n'
     write(str(home / ".config/skillwire/skillwire.toml"), own)
     ended = run("list")
     for skill in ("refunds  MCP · mine", "notes    local · project"):
@@ -278,18 +280,12 @@ def test_what_is_trusted_is_what_was_shown_and_nothing_later(run: Run) -> None:
     assert as_person(run, "trust", answers=("n",)).code == 7
     assert states(run)["notes"] == "not approved"
 
-    def meanwhile() -> None:
+    def meanwhile(_: str) -> str:
         write_skill(".agents/skills/late")
         PROJECT.write_text(EVIL + "# x\n", "utf-8")
+        return "y"
 
-    class Late(Person):
-        async def answer(self) -> str:
-            meanwhile()
-            return "y"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skillwire.cli.host_options.person_terminal", Late)
-        assert run("trust").code == 0
+    assert as_person(run, "trust", answers=(meanwhile,)).code == 0
     assert states(run) == {"notes": "approved", "late": "not approved"}
     assert run("servers", "list", "--json").document["servers"][0]["trusted"] is False
 
@@ -340,16 +336,14 @@ def test_a_directory_outside_the_project_is_shown_and_never_read(run: Run, direc
     assert states(run) == {}
 
 
-@pytest.mark.process
 def test_a_skill_that_changes_while_the_question_is_open_is_not_approved(run: Run) -> None:
     write_skill(".agents/skills/notes")
-    terminal = Terminal("trust")
-    terminal.wait_for("[y/N]")
-    Path(".agents/skills/notes/SKILL.md").write_text(
-        "---\nname: notes\ndescription: Does it.\n---\nDo something else.\n", "utf-8"
-    )
-    terminal.type("y\n")
-    terminal.end()
+
+    def meanwhile(_: str) -> str:
+        write_skill(".agents/skills/notes", body="Do something else.")
+        return "y"
+
+    as_person(run, "trust", answers=(meanwhile,))
     assert states(run)["notes"] != "approved"
 
 
@@ -371,22 +365,20 @@ def test_where_nobody_can_be_asked_nothing_is_trusted(run: Run) -> None:
     assert labels(run("list", "--json").document) == []
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
-    ("answer", "code", "trusted"), [("y\n", 0, True), ("n\n", 7, False), ("\n", 7, False), ("\x04", 7, False)]
+    ("answer", "code", "trusted"), [("y", 0, True), ("n", 7, False), ("", 7, False), ("\x04", 7, False)]
 )
 def test_on_a_terminal_only_a_yes_is_a_yes(run: Run, answer: str, code: int, trusted: bool) -> None:
     PROJECT.write_text(EVIL, "utf-8")
-    terminal = Terminal("trust")
-    terminal.wait_for("[y/N]")
-    assert "│ touch started" in terminal.screen
-    terminal.type(answer)
-    assert terminal.end() == code
+    ended = as_person(run, "trust", answers=(answer,))
+    assert ended.code == code
+    assert "│ touch started" in ended.err.partition("[y/N]")[0]
     assert run("servers", "list", "--json").document["servers"][0]["trusted"] is trusted
 
 
 @pytest.mark.process
 def test_a_file_that_changes_while_the_question_is_open_is_not_trusted(run: Run) -> None:
+    """In a process, on a real terminal."""
     PROJECT.write_text('[servers.good]\ncommand = "good"\n', "utf-8")
     terminal = Terminal("trust")
     terminal.wait_for("[y/N]")

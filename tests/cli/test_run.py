@@ -8,6 +8,7 @@ import http.server
 import io
 import json
 import shutil
+import sys
 import threading
 import zipfile
 from collections.abc import Generator
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Person, Run, as_person
+from command_line import Run, as_person
 from environments import bubblewrap, environment
 from skillwire.host.policies import policy_log
 
@@ -303,14 +304,15 @@ def _wheel() -> bytes:
 def test_packages_are_a_step_of_their_own(
     run: Run, index: list[str], installer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = f"{environment('uv').parent}:" if installer == "uv" else ""
+    programs = environment("uv").parent
+    folder = f"{programs}:" if installer == "uv" else ""
     monkeypatch.setenv("PATH", f"{folder}{bubblewrap().parent}:/usr/bin:/bin")
+    # The environment of the tests may have no pip; the one that has uv does.
+    monkeypatch.setattr(sys, "path", [*sys.path, *map(str, programs.parent.glob("lib/*/site-packages"))])
     assert (shutil.which("uv") is not None) is (installer == "uv")
     assert as_person(run, "run", "pdf/scripts/packed.py", "--explain").code == 0
-    with pytest.MonkeyPatch.context() as patch:
-        one = Person("y", "n")  # Yes to the script, no to its packages.
-        patch.setattr("skillwire.cli.host_options.person_terminal", lambda: one)
-        refused = run("run", "pdf/scripts/packed.py")
+    # Yes to the script, no to its packages.
+    refused = as_person(run, "run", "pdf/scripts/packed.py", answers=("y", "n"))
     assert refused.code == 7
     assert "installs tinypkg>=1" in " ".join(refused.err.split())
     assert index == []  # Nothing was fetched before the answer.

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 
+from command_line import Run
+from folder_server import in_thread
 from install.samples import skill_md
 from install.workspaces import write_skill
-from served import PATIENCE, SKILLWIRE, Served, serving_http, serving_stdio
+from served import Served, serving_http, serving_stdio, wait_until
+from skillwire import SkillServer
 
 pytestmark = pytest.mark.process
 WELL_KNOWN = "/.well-known/agent-skills/"
@@ -29,6 +31,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "user" / name.lower()))
     return tmp_path / "user"
+
+
+def site_of(folder: Path) -> AbstractContextManager[str]:
+    """What `--well-known` serves, from this process; its address."""
+    return in_thread(SkillServer(folder).http_app(well_known=True))
 
 
 class Repository:
@@ -72,10 +79,7 @@ def text_of(served: Served, uri: str) -> str:
 
 def poll(served: Served, uri: str, text: str) -> None:
     """Ask until the server has it: what changed is fetched beside the answers."""
-    end = time.monotonic() + PATIENCE
-    while text not in text_of_ignoring_notices(served, uri):
-        assert time.monotonic() < end, served.said
-        time.sleep(0.05)
+    wait_until(lambda: text in text_of_ignoring_notices(served, uri))
 
 
 def text_of_ignoring_notices(served: Served, uri: str) -> str:
@@ -113,21 +117,16 @@ def test_a_repository_is_fetched_again_on_an_interval(repository: Repository) ->
         poll(served, "skill://notes/SKILL.md", "two")
 
 
-def test_a_place_that_was_never_reached_is_one_clear_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [SKILLWIRE, "serve", f"git+file://{tmp_path}/none"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 4
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_a_place_that_was_never_reached_is_one_clear_line(run: Run, tmp_path: Path) -> None:
+    ended = run("serve", f"git+file://{tmp_path}/none")
+    assert (ended.code, len(ended.err.splitlines())) == (4, 1)
 
 
 def test_the_skills_of_a_site_are_served_under_a_prefix(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills", "notes", {"a.md": "a"})
-    with serving_http(tmp_path / "skills", "--well-known") as (url, _):
-        site = url.removesuffix("/mcp")
-        with serving_stdio(f"acme={site}") as served:
-            assert list(listed(served)) == ["skill://acme/notes/SKILL.md"]
-            assert text_of(served, "skill://acme/notes/a.md") == "a"
+    with site_of(tmp_path / "skills") as site, serving_stdio(f"acme={site}") as served:
+        assert list(listed(served)) == ["skill://acme/notes/SKILL.md"]
+        assert text_of(served, "skill://acme/notes/a.md") == "a"
 
 
 # A site
@@ -138,8 +137,8 @@ def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     folder = tmp_path / "skills"
     write_skill(folder, "notes", {"scripts/run.sh": "#!/bin/sh\n"})
     write_skill(folder, "pdf")
-    with serving_http(folder, "--well-known") as (url, _):
-        yield url.removesuffix("/mcp"), folder
+    with site_of(folder) as url:
+        yield url, folder
 
 
 def test_the_index_names_archives_that_depend_on_their_files_alone(site: tuple[str, Path]) -> None:
@@ -152,8 +151,8 @@ def test_the_index_names_archives_that_depend_on_their_files_alone(site: tuple[s
     assert f"sha256:{hashlib.sha256(data).hexdigest()}" == rows["notes"]["digest"]
     for path in folder.rglob("*"):
         os.utime(path, (0, 0))
-    with serving_http(folder, "--well-known") as (other, _):
-        assert httpx.get(f"{other.removesuffix('/mcp')}{WELL_KNOWN}index.json", timeout=60).json() == index
+    with site_of(folder) as other:
+        assert httpx.get(f"{other}{WELL_KNOWN}index.json", timeout=60).json() == index
 
 
 def test_a_changed_skill_has_another_archive_and_the_old_one_is_gone(site: tuple[str, Path]) -> None:
@@ -165,15 +164,12 @@ def test_a_changed_skill_has_another_archive_and_the_old_one_is_gone(site: tuple
 
     before = row()
     (folder / "pdf/SKILL.md").write_bytes(skill_md("pdf", "two"))
-    end = time.monotonic() + PATIENCE
-    while row() == before:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: row() != before)
     assert httpx.get(f"{url}{WELL_KNOWN}{row()['url']}", timeout=60).status_code == 200
     assert httpx.get(f"{url}{WELL_KNOWN}{before['url']}", timeout=60).status_code == 404
 
 
-def test_a_site_takes_only_reads_and_needs_the_token_that_the_server_needs(tmp_path: Path) -> None:
+def test_a_site_takes_only_reads_and_needs_the_token_that_the_server_needs(run: Run, tmp_path: Path) -> None:
     write_skill(tmp_path / "skills", "notes")
     (tmp_path / "token").write_text("open-sesame")
     with serving_http(tmp_path / "skills", "--well-known", "--token-file", tmp_path / "token") as (url, _):
@@ -183,25 +179,31 @@ def test_a_site_takes_only_reads_and_needs_the_token_that_the_server_needs(tmp_p
         assert httpx.get(index, headers=bearer, timeout=60).status_code == 200
         assert httpx.post(index, headers=bearer, timeout=60).status_code == 405
         assert httpx.head(index, headers=bearer).status_code == 200
-    done = subprocess.run(
-        [SKILLWIRE, "serve", tmp_path, "--well-known"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "--well-known needs --http" in done.stderr
+    ended = run("serve", tmp_path, "--well-known")
+    assert (ended.code, "--well-known needs --http" in ended.err) == (2, True)
 
 
 # Exactly what is pinned
 
 
-def add(project: Path, *words: str) -> None:
-    subprocess.run([SKILLWIRE, "add", *words, "--yes"], cwd=project, check=True, capture_output=True)
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
 
 
-def test_a_lock_is_served_as_pinned_whatever_the_source_and_the_folders_have_now(tmp_path: Path) -> None:
-    project, team = tmp_path / "project", tmp_path / "team"
-    project.mkdir()
+def add(run: Run, *words: object) -> None:
+    assert run("add", *words, "--yes").code == 0
+
+
+def test_a_lock_is_served_as_pinned_whatever_the_source_and_the_folders_have_now(
+    run: Run, tmp_path: Path, project: Path
+) -> None:
+    team = tmp_path / "team"
     write_skill(team, "notes", body="one")
-    add(project, str(team))
+    add(run, team)
     write_skill(team, "notes", body="two")
     write_skill(team, "extra")
     (project / ".agents/skills/notes/SKILL.md").write_bytes(skill_md("notes", "edited"))
@@ -209,34 +211,29 @@ def test_a_lock_is_served_as_pinned_whatever_the_source_and_the_folders_have_now
         assert list(listed(served)) == ["skill://notes/SKILL.md"]
         assert text_of(served, "skill://notes/SKILL.md").endswith("one")
         # The lock is read again on a signal.
-        add(project, str(team), "--skill", "extra")
+        add(run, team, "--skill", "extra")
         served.process.send_signal(signal.SIGHUP)
         poll(served, "skill://extra/SKILL.md", "# extra")
 
 
-def test_a_lock_whose_content_cannot_be_fetched_as_pinned_is_not_served(tmp_path: Path, home: Path) -> None:
-    project, team = tmp_path / "project", tmp_path / "team"
-    project.mkdir()
+def test_a_lock_whose_content_cannot_be_fetched_as_pinned_is_not_served(
+    run: Run, tmp_path: Path, home: Path, project: Path
+) -> None:
+    team = tmp_path / "team"
     write_skill(team, "notes", body="one")
-    add(project, str(team))
+    add(run, team)
     shutil.rmtree(home)
     shutil.rmtree(project / ".agents")
     write_skill(team, "notes", body="two")
-    done = subprocess.run(
-        [SKILLWIRE, "serve", "--locked", project / "skillwire.lock"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 4
-    assert "notes cannot be fetched as pinned" in done.stderr
+    ended = run("serve", "--locked", "skillwire.lock")
+    assert (ended.code, "notes cannot be fetched as pinned" in ended.err) == (4, True)
 
 
 # Installed packages
 
 
 def test_skills_of_installed_packages_are_served_and_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = tmp_path / "packages"
     write_skill(packages / "weather/.agents/skills", "forecast")
@@ -247,14 +244,10 @@ def test_skills_of_installed_packages_are_served_and_installed(
     monkeypatch.setenv("PYTHONPATH", str(packages))
     with serving_stdio("--installed") as served:
         assert "skill://forecast/SKILL.md" in listed(served)
-    project = tmp_path / "project"
-    project.mkdir()
-    add(project, "--installed", "--skill", "forecast")
+    monkeypatch.syspath_prepend(packages)
+    add(run, "--installed", "--skill", "forecast")
     assert (project / ".agents/skills/forecast/SKILL.md").read_bytes() == skill_md("forecast")
-    why = subprocess.run(
-        [SKILLWIRE, "show", "forecast", "--json"], cwd=project, check=True, capture_output=True
-    )
-    assert json.loads(why.stdout)["installed"]["pin"] == {
+    assert run("show", "forecast", "--json").document["installed"]["pin"] == {
         "kind": "package",
         "package": "weather",
         "version": "1.2",

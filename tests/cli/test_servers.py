@@ -75,7 +75,6 @@ def test_a_url_and_a_command_are_added_to_the_project_or_the_users_file(run: Run
     }
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
@@ -90,13 +89,13 @@ def test_a_url_and_a_command_are_added_to_the_project_or_the_users_file(run: Run
     ],
 )
 def test_a_list_that_the_users_own_rules_emptied_says_which_rule_and_how_to_change_it(
-    run: Run, home: Path, rules: str, words: str
+    run: Run, home: Path, folders: FolderServer, rules: str, words: str
 ) -> None:
     for name in ("a", "b"):
         write_skill(f"served/{name}")
     user_file(home).parent.mkdir(parents=True)
-    server = f'command = "{SKILLWIRE}"\nargs = ["serve", "{Path("served").absolute()}"]'
-    user_file(home).write_text(f"[servers.shop]\n{server}\n{rules}\n", "utf-8")
+    server = f'[servers.shop]\nurl = "{folders.at("served")}"'
+    user_file(home).write_text(f"{server}\n{rules}\n", "utf-8")
     for arguments in (["list"], ["search", "thing"], ["show", "a"]):
         ended = run(*arguments, "--no-default-directories")
         said = " ".join((ended.out + ended.err).split())
@@ -183,9 +182,9 @@ def test_servers_are_listed_without_their_secrets_or_variables(run: Run, home: P
 
 
 @pytest.mark.process
-def test_check_reports_the_status_of_each_server(run: Run) -> None:
+def test_check_reports_the_status_of_each_server(run: Run, folders: FolderServer) -> None:
     write_skill("served/refunds")
-    run("servers", "add", "--no-check", "shop", "--", SKILLWIRE, "serve", "served")
+    run("servers", "add", "--no-check", "shop", folders.at("served"))
     run("servers", "add", "--no-check", "dead", "--", "nosuchcommand")
     checked = run("servers", "list", "--check")
     out = checked.out
@@ -200,11 +199,10 @@ def test_without_servers_the_output_says_what_to_do(run: Run) -> None:
     assert "skillwire servers add NAME URL" in run("servers", "list").out
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-8")
-def test_removing_a_server_deletes_its_cache_and_approvals(run: Run) -> None:
+def test_removing_a_server_deletes_its_cache_and_approvals(run: Run, folders: FolderServer) -> None:
     write_skill("served/refunds")
-    run("servers", "add", "--no-check", "shop", "--", SKILLWIRE, "serve", "served")
+    run("servers", "add", "--no-check", "shop", folders.at("served"))
     approved(run, "refunds")
     assert run("load", "refunds").code == 0
     assert len(run("config", "cache", "--json").document["files"]) == 1
@@ -217,20 +215,9 @@ def test_removing_a_server_deletes_its_cache_and_approvals(run: Run) -> None:
     assert len(run("servers", "remove", "other").out.splitlines()) == 1
 
 
-@pytest.mark.process
-def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, home: Path) -> None:
+def test_a_server_that_another_file_still_has_keeps_its_approvals(run: Run, folders: FolderServer) -> None:
     write_skill("served/refunds")
-    run(
-        "servers",
-        "add",
-        "--no-check",
-        "shop",
-        "--user",
-        "--",
-        SKILLWIRE,
-        "serve",
-        str(Path("served").resolve()),
-    )
+    run("servers", "add", "--no-check", "shop", "--user", folders.at("served"))
     PROJECT.write_text('[servers.shop]\napproval = "prompt"\n', "utf-8")
     approved(run, "refunds")
     assert "It is still in" in run("servers", "remove", "shop").out
@@ -470,7 +457,6 @@ def test_on_a_terminal_the_person_decides_about_a_secret(answer: str, in_clear: 
     assert SECRET not in terminal.screen
 
 
-@pytest.mark.process
 def test_a_server_is_asked_once_when_it_is_added(run: Run, folders: FolderServer) -> None:
     write_skill("served/refunds")
     added = run("servers", "add", "shop", folders.at("served"))

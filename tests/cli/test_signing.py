@@ -43,7 +43,6 @@ def test_a_folder_is_signed_and_checked_and_a_change_is_named(run: Run, work: Pa
     assert "signed by acme, but 1 file differs\n  differs: references/checklist.md" in bad.out
 
 
-@pytest.mark.process
 def test_a_skill_of_a_server_is_checked_by_a_publisher_of_the_configuration(
     run: Run, work: Path, folders: FolderServer
 ) -> None:
@@ -99,7 +98,6 @@ def test_a_signature_is_over_bytes_and_needs_no_frontmatter(run: Run, work: Path
     assert "differs: SKILL.md" in bad.out
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("what", ["a block of text at the end", "a value without quotes"])
 def test_every_way_to_name_a_skill_has_the_same_verdict(
     run: Run, work: Path, folders: FolderServer, what: str
@@ -151,7 +149,6 @@ def test_a_key_is_never_replaced(run: Run) -> None:
     assert "already exists" in again.err
 
 
-@pytest.mark.process
 def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path, folders: FolderServer) -> None:
     sign_a_skill(run)
     run("sign", "skills/git-commit-review", "--key", "acme.pem")
@@ -185,7 +182,6 @@ def test_list_and_show_say_who_signed_each_skill(run: Run, work: Path, folders: 
         assert "trusted" not in text
 
 
-@pytest.mark.process
 def test_what_a_required_publisher_did_not_sign_is_listed_as_refused(
     run: Run, work: Path, folders: FolderServer
 ) -> None:

@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from command_line import Run, approved, as_person, new_user
+from command_line import Run, approved, as_person, new_user, person
 from folder_server import FolderServer
 from skillwire.sources import scan_cache_directory
 from terminals import Terminal
@@ -55,7 +54,6 @@ def serving(folders: FolderServer) -> Serving:
     return option
 
 
-@pytest.mark.process
 def test_list_shows_name_origin_approval_and_description(run: Run, serving: Serving) -> None:
     plant("served/refunds", description="Pays back.")
     plant(Path.home() / ".agents/skills/tidy", description="Tidies up.")
@@ -68,7 +66,6 @@ def test_list_shows_name_origin_approval_and_description(run: Run, serving: Serv
     ]
 
 
-@pytest.mark.process
 def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     plant("mine/refunds", body="Do it in another way.\n")
@@ -90,7 +87,6 @@ def test_list_says_below_what_failed_and_what_collides(run: Run, serving: Servin
     assert "collision  2 skills are called refunds" in problems
 
 
-@pytest.mark.process
 def test_copies_of_a_skill_are_listed_once_and_its_name_is_enough(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     plant("mine/refunds")
@@ -146,12 +142,11 @@ def test_an_option_that_makes_no_sense_is_one_line(run: Run, arguments: list[str
     assert complaint in ended.err
 
 
-@pytest.mark.process
-def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> None:
+def test_skillwire_toml_says_where_skills_come_from(run: Run, folders: FolderServer) -> None:
     plant("served/refunds")
     plant("served/returns")
     Path("skillwire.toml").write_text(
-        f'default_directories = false\n[servers.shop]\ncommand = "{SKILLWIRE}"\nargs = ["serve", "served"]\n'
+        f'default_directories = false\n[servers.shop]\nurl = "{folders.at("served")}"\n'
         'exclude = ["RET*"]\n[profiles.none]\nservers = []',
         "utf-8",
     )
@@ -163,7 +158,6 @@ def test_skillwire_toml_says_where_skills_come_from(run: Run, work: Path) -> Non
     assert (ended.code, "is excluded by the configuration" in ended.err) == (7, True)
 
 
-@pytest.mark.process
 def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run, serving: Serving) -> None:
     plant("served/refunds", more="license: MIT\nallowed-tools: Bash(git:*)\n", guide="How.\n")
     ended = run("show", "refunds", "--server", serving())
@@ -186,7 +180,6 @@ def test_show_has_origin_uri_approval_frontmatter_and_files(run: Run, serving: S
     assert len(document["files"][0]["digest"]) == len("sha256:") + 64
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-7")
 def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Path, serving: Serving) -> None:
     plant("served/refunds", body="First line.\n──── not the end\n", guide="The guide.\n")
@@ -204,7 +197,6 @@ def test_show_text_does_not_load_and_prints_behind_a_bar(run: Run, tmp_path: Pat
     assert run("config", "cache", "--json").document["files"] == []
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-11")
 def test_text_of_a_server_never_controls_the_terminal(run: Run, serving: Serving) -> None:
     evil = "\x1b[31mred\x1b]0;title\x07 \u202etext [bold]styled[/bold]"
@@ -217,7 +209,6 @@ def test_text_of_a_server_never_controls_the_terminal(run: Run, serving: Serving
     assert "[bold]styled[/bold]" in run("list", "--server", serving()).out
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-5")
 def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back.\n")
@@ -237,7 +228,6 @@ def test_load_off_a_terminal_needs_an_approval_and_says_how(run: Run, serving: S
     assert document["grants"] == {"allowed_tools": False, "execute_code": False}
 
 
-@pytest.mark.process
 def test_grants_are_given_by_name_and_shown(run: Run, serving: Serving) -> None:
     plant("served/refunds", more="allowed-tools: Read\n")
     assert "which are not granted: Read" in approved(run, "refunds", "--server", serving()).out
@@ -252,7 +242,6 @@ def test_a_local_skill_needs_no_approval(run: Run) -> None:
     assert (ended.code, "needs no approval" in ended.err) == (4, True)
 
 
-@pytest.mark.process
 @pytest.mark.requirement("SEC-6")
 def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
     run: Run, serving: Serving
@@ -277,7 +266,6 @@ def test_show_has_a_diff_of_what_changed_since_approval_as_often_as_it_is_asked(
     assert "Pay back in dollars." in run("load", "refunds", "--server", serving()).out
 
 
-@pytest.mark.process
 def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run, serving: Serving) -> None:
     plant("served/refunds", body="Pay back in euros.\n")
     approved(run, "refunds", "--server", serving())
@@ -288,7 +276,6 @@ def test_without_the_approved_bytes_show_lists_the_files_that_changed(run: Run, 
     assert "not in the cache: no diff" in out
 
 
-@pytest.mark.process
 def test_read_gives_the_models_view_or_verified_bytes(run: Run, serving: Serving) -> None:
     folder = plant("served/refunds", guide="The guide.\n")
     data = bytes(range(256))
@@ -310,7 +297,6 @@ def test_read_refuses_options_that_do_not_go_together(run: Run) -> None:
     assert run("load", "a", "b", "--raw", "--json").code == 2
 
 
-@pytest.mark.process
 def test_revoke_needs_no_server(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     approved(run, "refunds", "--server", serving())
@@ -320,7 +306,6 @@ def test_revoke_needs_no_server(run: Run, serving: Serving) -> None:
     assert run("load", "refunds", "--server", serving()).code == 7
 
 
-@pytest.mark.process
 def test_revoke_asks_which_one_when_several_fit(run: Run, serving: Serving) -> None:
     for name in ("one", "two"):
         plant(f"{name}/refunds")
@@ -338,7 +323,6 @@ def test_an_unknown_skill_is_reported_with_the_servers_that_could_not_be_asked(r
     assert "nosuchcommand" in ended.err
 
 
-@pytest.mark.process
 def test_the_cache_is_listed_and_cleared_by_server(run: Run, tmp_path: Path, serving: Serving) -> None:
     plant("served/refunds")
     for name in ("one", "two"):
@@ -395,7 +379,6 @@ def test_paths_has_the_place_of_every_file(run: Run, tmp_path: Path) -> None:
     assert "scan caches" in run("config", "paths").out
 
 
-@pytest.mark.process
 def test_paths_delete_removes_all_state_and_no_configuration(run: Run, serving: Serving) -> None:
     plant("served/refunds")
     shop = ("--server", serving())
@@ -438,23 +421,19 @@ def test_on_a_terminal_the_person_is_asked_and_can_see_the_text_first(run: Run, 
     )
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "\x04"])
-def test_anything_but_a_yes_is_a_no(answer: str, serving: Serving) -> None:
+@pytest.mark.parametrize("answer", ["n", "", "maybe", "\x04"])
+def test_anything_but_a_yes_is_a_no(run: Run, answer: str, serving: Serving) -> None:
     plant("served/refunds")
-    terminal = Terminal("load", "refunds", "--server", serving())
-    terminal.answer("[N]o", answer)
-    assert terminal.end() == 7
-    assert "<untrusted_skill" not in terminal.screen
+    ended = as_person(run, "load", "refunds", "--server", serving(), answers=(answer,))
+    assert (ended.code, ended.out, "[N]o" in ended.err) == (7, "", True)
 
 
-@pytest.mark.process
-def test_a_yes_that_was_typed_before_the_question_does_not_count(serving: Serving) -> None:
+def test_a_yes_that_was_typed_before_the_question_does_not_count(run: Run, serving: Serving) -> None:
     plant("served/refunds")
-    terminal = Terminal("load", "refunds", "--server", serving())
-    terminal.type("y\n")
-    terminal.answer("[N]o", "n\n")
-    assert terminal.end() == 7
+    with person("n") as somebody:
+        somebody.type("y")
+        ended = run("load", "refunds", "--server", serving())
+    assert (ended.code, ended.err.count("[N]o")) == (7, 1)
 
 
 @pytest.mark.process
@@ -508,7 +487,6 @@ def test_one_server_or_directory_is_listed_and_no_other_is_connected(run: Run, s
     assert "no server or directory is called nobody; known: gone, mine, shop" in nobody.err
 
 
-@pytest.mark.process
 def test_a_server_without_skills_is_said_to_have_none(run: Run, serving: Serving) -> None:
     Path("served").mkdir()
     plant("mine/tidy")
@@ -525,7 +503,6 @@ def test_a_directory_whose_skills_are_all_disabled_is_said_to_have_no_enabled_on
     assert listed.out == "mine has no enabled skills: `skillwire list --all` shows the others.\n"
 
 
-@pytest.mark.process
 def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run, folders: FolderServer) -> None:
     plant("served/refunds")
     server = ("--server", f"shop={folders.at('served', ttl_ms=600_000)}")
@@ -537,7 +514,6 @@ def test_a_listing_that_is_still_fresh_is_made_again_on_request(run: Run, folder
     assert "another thing" in run("list", *server).out
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("words", [["shop/refunds"], ["refunds", "--on", "shop"], ["shop:refunds"]])
 def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str], serving: Serving) -> None:
     plant("served/refunds")
@@ -546,7 +522,6 @@ def test_a_name_with_its_server_connects_to_no_other(run: Run, words: list[str],
     assert ended.code == 0
 
 
-@pytest.mark.process
 def test_a_file_that_a_skill_does_not_have_is_answered_with_those_it_has(run: Run) -> None:
     plant(Path.home() / ".agents/skills/tidy", guide="Read this.")
     for command in (["show"], ["load"]):
@@ -650,10 +625,8 @@ def test_a_configuration_above_is_named_and_not_read(
 
 @pytest.mark.process
 def test_a_silent_server_takes_no_longer_than_the_timeout(run: Run) -> None:
-    started = time.monotonic()
-    ended = run("list", "--server", "mute=sleep 100", "--timeout", "1", "--json")
-    assert [server["reason"] for server in ended.document["servers"]] == ["no answer within 1 s"]
-    assert time.monotonic() - started < 30
+    ended = run("list", "--server", "mute=sleep infinity", "--timeout", "0.1", "--json")
+    assert [server["reason"] for server in ended.document["servers"]] == ["no answer within 0.1 s"]
 
 
 @pytest.mark.process

@@ -32,7 +32,6 @@ def run(
     return runner(monkeypatch, capsys, after=("--server", f"shop={folders.at('served')}"))
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("style", "rows"),
     [
@@ -56,7 +55,6 @@ def test_list_has_the_names_and_marks_of_a_style(run: Run, style: str, rows: lis
         assert "it can be loaded as shop__refunds" in out
 
 
-@pytest.mark.process
 def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> None:
     code, out, _ = run("list", "--for-model", "--style", "codex")
     assert code == 0
@@ -71,7 +69,6 @@ def test_catalog_prints_the_models_text_and_with_json_its_tools(run: Run) -> Non
     assert out.startswith("<available_skills>")
 
 
-@pytest.mark.process
 def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
     code, _, err = run("load", "--style", "gemini", "migrate")
     assert code == 7
@@ -87,7 +84,6 @@ def test_load_prints_the_skill_in_a_style_once_it_is_approved(run: Run) -> None:
     assert "More." in run("load", "--style", "wayland", "shop:db:migrate", "guide.md")[1]
 
 
-@pytest.mark.process
 def test_the_style_of_the_configuration_counts_for_commands_unless_they_name_another(
     run: Run, tmp_path: Path
 ) -> None:

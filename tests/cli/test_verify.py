@@ -7,18 +7,22 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from command_line import Ended, Run, runner
+from conformance.defective_server import make_server
+from folder_server import FolderServer, acknowledge, in_thread
 from interop.processes import SKILLWIRE
-from served import serving_http
+from skillwire import SkillServer
 from skillwire.conformance import RULES
+from skillwire.server import Receive, Scope, Send
+from trees import write_skill
 
-TESTS = Path(__file__).parent.parent
-SKILLS = TESTS.parent / "examples/skills"
+SKILLS = Path(__file__).parents[2] / "examples/skills"
 
 
 @pytest.fixture
@@ -33,9 +37,26 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return start
 
 
-def defective(name: str) -> list[str]:
-    """The command that starts the server of the conformance tests, with what it needs."""
-    return ["--", "env", f"PYTHONPATH={TESTS}", sys.executable, "-m", "conformance.defective_server", name]
+Defective = Callable[[str], str]
+
+
+@pytest.fixture
+def defective() -> Generator[Defective]:
+    """Serves the server of the conformance tests, with one defect or clean, and gives its URL."""
+    with ExitStack() as stack:
+
+        def serve(name: str) -> str:
+            server = make_server(name)
+
+            async def app(scope: Scope, receive: Receive, send: Send) -> None:
+                if scope["type"] == "lifespan":
+                    await acknowledge(receive, send)
+                else:
+                    await server(dict(scope), receive, send)
+
+            return f"{stack.enter_context(in_thread(app))}/mcp"
+
+        yield serve
 
 
 def widest(text: str) -> int:
@@ -51,9 +72,10 @@ def test_a_conforming_server_passes(run: Run) -> None:
     assert done.out.endswith("No violations\n")
 
 
-@pytest.mark.process
-def test_violations_are_explained_within_eighty_columns_and_end_with_1(run: Run) -> None:
-    done = run(*defective("digest-wrong"))
+def test_violations_are_explained_within_eighty_columns_and_end_with_1(
+    run: Run, defective: Defective
+) -> None:
+    done = run(defective("digest-wrong"))
     assert (done.code, done.err) == (1, "")
     for text in (
         "Must fix",
@@ -70,17 +92,15 @@ def test_violations_are_explained_within_eighty_columns_and_end_with_1(run: Run)
     assert widest(done.out) <= 80
 
 
-@pytest.mark.process
-def test_advice_alone_passes(run: Run) -> None:
-    done = run(*defective("no-when"))
+def test_advice_alone_passes(run: Run, defective: Defective) -> None:
+    done = run(defective("no-when"))
     assert done.code == 0
     assert "LINT/description-when" in done.out
     assert done.out.endswith("No violations, 1 piece of advice\n")
 
 
-@pytest.mark.process
-def test_json_is_one_document(run: Run) -> None:
-    done = run("--json", *defective("digest-wrong"))
+def test_json_is_one_document(run: Run, defective: Defective) -> None:
+    done = run("--json", defective("digest-wrong"))
     document = json.loads(done.out)
     assert done.code == 1
     assert (document["version"], document["ok"]) == (2, False)
@@ -88,9 +108,8 @@ def test_json_is_one_document(run: Run) -> None:
     assert [finding["rule"] for finding in document["findings"]] == ["ENT-3/digest"]
 
 
-@pytest.mark.process
-def test_junit_is_written_beside_the_report(run: Run, tmp_path: Path) -> None:
-    done = run("--junit", str(tmp_path / "verify.xml"), *defective("digest-wrong"))
+def test_junit_is_written_beside_the_report(run: Run, tmp_path: Path, defective: Defective) -> None:
+    done = run("--junit", str(tmp_path / "verify.xml"), defective("digest-wrong"))
     assert "ENT-3/digest" in done.out
     suites = ElementTree.parse(tmp_path / "verify.xml").getroot()
     cases = suites.findall("testsuite/testcase")
@@ -102,7 +121,6 @@ def test_junit_is_written_beside_the_report(run: Run, tmp_path: Path) -> None:
     assert "skill://atlas/logo.bin" in (failed.findtext("failure") or "")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
@@ -123,28 +141,26 @@ def test_a_junit_file_that_cannot_be_written_is_reported_before_the_server_start
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.process
-def test_a_rule_can_be_ignored_and_an_unknown_one_not(run: Run) -> None:
-    assert run("--ignore", "ENT-3", *defective("digest-wrong")).code == 0
-    done = run("--ignore", "NO-1/such", *defective("clean"))
+def test_a_rule_can_be_ignored_and_an_unknown_one_not(run: Run, defective: Defective) -> None:
+    assert run("--ignore", "ENT-3", defective("digest-wrong")).code == 0
+    done = run("--ignore", "NO-1/such", defective("clean"))
     assert (done.code, done.out) == (2, "")
     assert "NO-1/such is not a rule" in done.err
 
 
-@pytest.mark.process
-def test_one_revision_can_be_requested(run: Run) -> None:
-    done = run("--protocol", "2025-11-25", "--json", *defective("list-without-ttl"))
+def test_one_revision_can_be_requested(run: Run, defective: Defective) -> None:
+    done = run("--protocol", "2025-11-25", "--json", defective("list-without-ttl"))
     assert done.code == 0
     assert [one["revision"] for one in json.loads(done.out)["revisions"]] == ["2025-11-25"]
 
 
-@pytest.mark.process
 def test_headers_and_tokens_are_sent_and_never_shown(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("open-sesame")
-    with serving_http(SKILLS, "--token-file", tmp_path / "token") as (url, _):
-        assert run("--token-env", "MY_TOKEN", url, MY_TOKEN="open-sesame").code == 0
-        assert run("--header", "Authorization: Bearer open-sesame", url).code == 0
-        refused = run("--header", "Authorization: Bearer hush-hush", url)
+    server = SkillServer(write_skill(tmp_path / "served/refunds").parent)
+    with in_thread(server.http_app(token="open-sesame")) as url:
+        words = ("--quick", f"{url}/mcp")
+        assert run("--token-env", "MY_TOKEN", *words, MY_TOKEN="open-sesame").code == 0
+        assert run("--header", "Authorization: Bearer open-sesame", *words).code == 0
+        refused = run("--header", "Authorization: Bearer hush-hush", *words)
     assert refused.code == 2
     assert "HTTP 401" in refused.err
     assert "hush" not in refused.out + refused.err
@@ -175,7 +191,6 @@ def test_what_cannot_run_says_why_on_one_line_and_ends_with_2(
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.process
 def test_a_folder_is_not_taken_for_a_command(run: Run, tmp_path: Path) -> None:
     done = run(str(tmp_path))
     assert done.code == 2
@@ -183,7 +198,6 @@ def test_a_folder_is_not_taken_for_a_command(run: Run, tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 1
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9?token=SECRET", "http://u:SECRET@127.0.0.1:9/mcp#SECRET"])
 def test_a_secret_in_a_url_is_not_printed(run: Run, url: str) -> None:
     done = run(url)
@@ -192,14 +206,12 @@ def test_a_secret_in_a_url_is_not_printed(run: Run, url: str) -> None:
     assert "SECRET" not in done.out + done.err
 
 
-@pytest.mark.process
-def test_a_server_without_skills_does_not_pass(run: Run, tmp_path: Path) -> None:
-    done = run("--", *SKILLWIRE, "serve", str(tmp_path))
+def test_a_server_without_skills_does_not_pass(run: Run, tmp_path: Path, folders: FolderServer) -> None:
+    done = run(folders.at(tmp_path))
     assert done.code == 2
     assert "the server has no skills to check" in done.err
 
 
-@pytest.mark.process
 def test_rules_are_listed_each_with_its_level(run: Run) -> None:
     done = run("--rules")
     assert done.code == 0
@@ -209,7 +221,6 @@ def test_rules_are_listed_each_with_its_level(run: Run) -> None:
     assert widest(done.out) <= 80
 
 
-@pytest.mark.process
 def test_rules_are_printed_as_json_each_with_its_source(run: Run) -> None:
     listed = json.loads(run("--rules", "--json").out)["rules"]
     assert [one["rule"] for one in listed] == [rule.id for rule in RULES]
@@ -218,9 +229,9 @@ def test_rules_are_printed_as_json_each_with_its_source(run: Run) -> None:
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_progress_shows_on_a_terminal_and_leaves_the_report_alone() -> None:
+def test_progress_shows_on_a_terminal_and_leaves_the_report_alone(defective: Defective) -> None:
     ours, theirs = os.openpty()
-    command = [*SKILLWIRE, "verify", "--json", *defective("clean")]
+    command = [*SKILLWIRE, "verify", "--json", defective("clean")]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}
     ) as run:

@@ -223,7 +223,9 @@ def log_to_stderr(*, as_json: bool = False, access_log: bool = False, changes: b
     logging.basicConfig(
         level=(logging.ERROR, logging.WARNING, logging.INFO)[verbosity() + 1], handlers=[handler], force=True
     )
-    logging.getLogger("skillwire.access").setLevel(logging.INFO if access_log else logging.CRITICAL)
+    requests = logging.getLogger("skillwire.access")
+    requests.disabled = not access_log  # Not its level: that would silence the modules of this package too.
+    requests.setLevel(logging.INFO if access_log else logging.NOTSET)
     logging.getLogger("skillwire.changes").setLevel(
         logging.INFO if changes and verbosity() >= 0 else logging.CRITICAL
     )
