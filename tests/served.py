@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -148,14 +148,20 @@ def serving_http(*arguments: object, env: Mapping[str, str] | None = None) -> It
         yield served.wait_until_it_says(r"http://\S+")[0], served
 
 
+def eventually(is_so: Callable[[], object], *, patience: float = PATIENCE) -> None:
+    """Return when something is so that another process or thread does, and says nowhere."""
+    until = time.monotonic() + patience
+    while not is_so():
+        assert time.monotonic() < until, is_so
+        time.sleep(0.02)
+
+
 def wait_until_ready(url: str) -> None:
     """Return when each server behind a gateway has answered or failed: until then, some may not be listed."""
-    until = time.monotonic() + 5 * PATIENCE  # It may have to start several of them.
     # Without TLS there is nothing to verify, and reading certificates would take longer than the request.
     with httpx.Client(timeout=PATIENCE, verify=False) as client:
-        while client.get(urljoin(url, "/readyz")).status_code != 200:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        # It may have to start several of them.
+        eventually(lambda: client.get(urljoin(url, "/readyz")).status_code == 200, patience=5 * PATIENCE)
 
 
 class Relay(threading.Thread):

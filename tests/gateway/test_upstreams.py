@@ -96,7 +96,7 @@ async def test_twenty_servers_of_which_five_lie(tmp_path: Path) -> None:
     changes = honest(104)
     servers |= {"wrong": wrong, "endless": endless, "slow": slow, "dies": dies, "changes": changes}
     read: dict[str, str] = {}
-    user = User(thinks=0.31)
+    user = User()
     async with make_gateway(tmp_path, **servers) as gateway, joined(gateway, user=user) as client:
         listed = [entry["uri"] for page in await pages(client) for entry in page]
         for number in range(15):

@@ -124,7 +124,7 @@ URI = "skill://docs/acme/refunds/SKILL.md"
 @both_eras
 async def test_a_caller_is_asked_through_nginx_and_both_gateways_know_the_answer(site: Site, version: str):
     caller = {"2025-11-25": "alice", "2026-07-28": "bob"}[version]
-    user = User()
+    user = User(think=anyio.sleep)
     async with site.client(caller, version, user) as client:
         assert "refunds" in text_of(await client.read_resource(URI))
     assert len(user.asked) == 1

@@ -19,7 +19,7 @@ from command_line import Ended, Run, approved, new_user
 from gateways import joined, make_gateway, text_of
 from interop.processes import SKILLWIRE, listening
 from publishers import new_key
-from registry.conftest import Publish, publish_to
+from registry.conftest import Publish, both_databases, publish_to
 from registry.test_app import folder, running, subscriber, token
 from server.test_notifications import Heard, modern
 from skillwire.errors import (
@@ -61,6 +61,7 @@ def marks(store: Store) -> dict[str, object]:
 # What is refused
 
 
+@both_databases
 @pytest.mark.anyio
 @pytest.mark.process
 async def test_a_revoked_version_is_listed_with_the_reason_and_served_in_no_way(
@@ -151,6 +152,7 @@ def test_nothing_with_a_revoked_digest_is_published_or_promoted(store: Store, pu
     assert publish("letters", files={"x.md": b"bad"}).is_new
 
 
+@both_databases
 def test_a_file_revokes_every_version_that_has_it_and_each_reason_is_taken_back_alone(
     store: Store, publish: Publish
 ) -> None:
@@ -286,6 +288,7 @@ def test_a_list_that_hosts_would_not_read_is_not_signed(
         sign(store)
 
 
+@both_databases
 def test_a_restored_registry_refuses_the_same_and_serves_the_same_list(
     store: Store, publish: Publish, tmp_path: Path
 ) -> None:
