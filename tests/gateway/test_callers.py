@@ -20,6 +20,7 @@ from gateways import User, connected_to, joined, make_gateway, serving, text_of,
 from properties import examples
 from publishers import new_key
 from scanning import change_policy, clean_machine, write_policy
+from served import eventually
 from simulator import Simulator
 from skillwire.access import Caller, CallerFile, Credential, RateLimit
 from skillwire.access.callers import parse_callers, resolve
@@ -374,14 +375,12 @@ async def test_the_audit_log_has_a_line_for_each_act_and_no_content(tmp_path: Pa
     assert "Do it" not in path.read_text()
 
 
-@pytest.mark.slow
 async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     audit = AuditLog(path)
     gateway = make_gateway(tmp_path, GatewayOptions(audit=audit, approval="listed"), docs=server("intro"))
     uri = "skill://docs/intro/SKILL.md"
     async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
-        await anyio.sleep(2.1)  # Until then, a change of the approvals could go unseen.
         for method in ("resources/read", "skills/get"):
             for _ in range(5):
                 assert uri in (await http.post(url, **modern_request(method, uri=uri))).text
@@ -395,12 +394,10 @@ def test_a_renamed_audit_log_is_left_and_a_new_one_is_started(tmp_path: Path) ->
     path = tmp_path / "audit.jsonl"
     audit = AuditLog(path)
     audit.write("list", caller="a")
-    while not path.read_text():
-        pass
+    eventually(path.read_text)
     path.rename(tmp_path / "old.jsonl")
     audit.write("list", caller="b")
-    while (tmp_path / "old.jsonl").read_text().count("\n") < 2:
-        pass
+    eventually(lambda: (tmp_path / "old.jsonl").read_text().count("\n") == 2)
     audit.reopen()
     audit.write("list", caller="c")
     audit.close()

@@ -213,7 +213,6 @@ def test_a_file_of_others_cannot_be_published_by_its_digest_alone(store: Store, 
         publishing.publish(draft, by="thief")
 
 
-@both_databases
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
