@@ -29,7 +29,7 @@ from skillwire.registry import Store
 
 _TEMPLATE = "registry_template"
 # All workers of a run together have more connections than the usual hundred.
-_OPTIONS = ("-F", "-h", "", "-c", "max_connections=300")
+_SETTINGS = "listen_addresses = ''\nmax_connections = 300\nfsync = off\n"
 _KEEPER = """
 import fcntl, os, shutil, signal, subprocess, sys
 
@@ -72,7 +72,7 @@ class Postgres:
         return self._installed.system_user
 
     def start(self) -> None:
-        command = [self.bin_path / "postgres", "-D", self.folder, "-k", self.folder, *_OPTIONS]
+        command = [self.bin_path / "postgres", "-D", self.folder, "-k", self.folder]
         keeper = [sys.executable, "-I", "-S", "-c", _KEEPER, self._users, self.folder, self.system_user or ""]
         subprocess.run([*keeper, *command], check=True, stdin=subprocess.DEVNULL)
         eventually(self._answers)
@@ -181,6 +181,8 @@ def _copy_of_cluster(run: Path) -> Path:
         if not cluster.exists():
             made = _new_folder()
             _server_at(made).ensure_pgdata_inited()
+            with (made / "postgresql.conf").open("a") as settings:
+                settings.write(_SETTINGS)
             with _running(made) as server:
                 server.admin(f"CREATE DATABASE {_TEMPLATE}")
                 template = Store(server.uri(_TEMPLATE))

@@ -477,11 +477,11 @@ def test_as_many_skills_are_found_as_were_asked_for(store: Store, publish: Publi
 
 
 @both_databases
-@pytest.mark.parametrize("text", ["'", '"', "a & b | !c", "% _", "\\", "NEAR(a)", "a*", "(", "x" * 5000])
-def test_no_query_is_an_operator_of_the_database(store: Store, publish: Publish, text: str):
+def test_no_query_is_an_operator_of_the_database(store: Store, publish: Publish):
     publish("pdf")
-    catalog(store).search(parse_query(text, limits=DEFAULT_LIMITS), 5)
-    assert catalog(store).find(text) == []
+    for text in ("'", '"', "a & b | !c", "% _", "\\", "NEAR(a)", "a*", "(", "x" * 5000):
+        catalog(store).search(parse_query(text, limits=DEFAULT_LIMITS), 5)
+        assert catalog(store).find(text) == [], text
 
 
 def test_a_store_without_tables_says_how_to_create_them(tmp_path: Path):
