@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from clients import ERAS
 from folder_server import in_task
+from served import PATIENCE
 from simulator import Simulator
 from skillwire.access import Caller, new_token
 from skillwire.access.callers import with_caller
@@ -157,7 +158,7 @@ async def connected_to(
     sent = {"Authorization": f"Bearer {token}", **headers} if token else headers
     answer = user.answer if user is not None else None
     async with (
-        httpx.AsyncClient(headers=sent, timeout=30) as http,
+        httpx.AsyncClient(headers=sent, timeout=PATIENCE) as http,
         Client(
             streamable_http_client(url, http_client=http),
             mode=mode,

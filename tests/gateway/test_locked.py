@@ -15,6 +15,7 @@ from clients import call, refusal
 from fast_path_calls import body
 from gateways import joined, make_gateway, serving, text_of
 from install.samples import locked
+from served import PATIENCE
 from simulator import Simulator
 from skillwire.files import write_atomic
 from skillwire.gateway import GatewayOptions, LockedSkills
@@ -65,7 +66,7 @@ async def test_what_is_removed_from_the_lock_is_refused_at_once_however_often_it
 ) -> None:
     upstream = shop()
     gateway = with_lock(tmp_path, upstream, pinned(upstream, "refunds"), pinned(upstream, "returns"))
-    async with serving(gateway) as url, httpx.AsyncClient(timeout=30) as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
 
         async def listed() -> list[str]:
             return [entry["uri"] for entry in (await ask(http, url, "skills/list"))["result"]["skills"]]

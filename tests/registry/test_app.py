@@ -55,7 +55,7 @@ async def running(store: Store, **options: Any) -> AsyncGenerator[str]:
 async def reader(url: str, secret: str, version: str = "2026-07-28") -> AsyncGenerator[Any]:
 
     async with (
-        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as http,
+        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=PATIENCE) as http,
         connected(streamable_http_client(url, http_client=http), version) as client,
     ):
         yield client
@@ -65,7 +65,7 @@ async def reader(url: str, secret: str, version: str = "2026-07-28") -> AsyncGen
 async def subscriber(url: str, secret: str, version: str, *uris: str) -> AsyncGenerator[tuple[Any, Heard]]:
     """A client, and what it hears of listings and of these URIs."""
     heard = Heard()
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as http:
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=PATIENCE) as http:
         target = streamable_http_client(url, http_client=http)
         if version == "2026-07-28":
             async with modern(target, *uris) as heard, reader(url, secret) as client:
@@ -101,7 +101,7 @@ STREAM_HEADERS = {"accept": "application/json, text/event-stream"}
 async def event_stream(url: str, secret: str, version: str) -> AsyncGenerator[httpx.Response]:
     """An event stream that is open and has no end of its own."""
     async with httpx.AsyncClient(
-        headers={"authorization": f"Bearer {secret}", **STREAM_HEADERS}, timeout=30
+        headers={"authorization": f"Bearer {secret}", **STREAM_HEADERS}, timeout=PATIENCE
     ) as http:
         if version == "2026-07-28":
             method = "subscriptions/listen"
@@ -179,7 +179,7 @@ async def test_without_a_valid_token_a_response_only_says_how_to_sign_in(store: 
     Access(store).add_token("idle", by="test")
     revoked = token(store, "old", "*", Role.READ)
     Access(store).revoke_token("old", by="test")
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         for secret in (None, "wrong", revoked):
             headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
             for path in (
@@ -207,7 +207,7 @@ async def test_what_anyone_was_granted_is_read_and_not_written_without_a_token(
 ):
     publish("pdf")
     Access(store).grant("anyone", "acme", Role.READ, by="test")
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         answer = await client.post(f"{url.removesuffix('/mcp')}/registry/v1/{path}", content=b"{}")
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -216,7 +216,7 @@ async def test_what_anyone_was_granted_is_read_and_not_written_without_a_token(
 async def test_a_revoked_token_ends_within_seconds(store: Store, publish: Publish):
     publish("pdf")
     secret = token(store, "mine", "*", Role.READ)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         headers = {"authorization": f"Bearer {secret}"}
         place = url.removesuffix("/mcp") + "/v2/"
         assert (await client.get(place, headers=headers)).status_code == 200
@@ -257,7 +257,7 @@ async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(s
         done = await send(first)
         assert (done.namespace, done.name, done.version, done.is_new) == ("acme", "pdf", "1.0.0", True)
         assert not (await send(first)).is_new
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
             place = url.removesuffix("/mcp") + "/registry/v1/publish"
             answer = await client.post(
                 place,
@@ -284,7 +284,7 @@ async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(s
 async def test_who_may_publish_where(store: Store, role: Role, namespace: str, status: int):
     Publishing(store).set_namespace("other", by="test")
     secret = token(store, "ci", namespace, role)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
             files=[("manifest", (None, manifest("1", {"SKILL.md": skill_md("pdf", "x")})))],
@@ -305,7 +305,7 @@ async def test_a_request_to_publish_is_measured_before_it_is_read(store: Store, 
     headers = {"authorization": f"Bearer {secret}", "content-type": "multipart/form-data; boundary=x"}
     async with (
         running(store, options=options) as url,
-        httpx.AsyncClient(headers=headers, timeout=60) as client,
+        httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client,
     ):
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
@@ -316,7 +316,7 @@ async def test_a_request_to_publish_is_measured_before_it_is_read(store: Store, 
 
 async def test_a_file_that_is_not_in_the_manifest_is_not_stored(store: Store):
     secret = token(store, "ci", "acme", Role.PUBLISH)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
             files=[
@@ -342,7 +342,7 @@ async def test_a_file_that_is_not_in_the_manifest_is_not_stored(store: Store):
 )
 async def test_a_bad_request_to_publish_is_refused_in_one_line(store: Store, fields: Any, status: int):
     secret = token(store, "ci", "acme", Role.PUBLISH)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         place = url.removesuffix("/mcp") + "/registry/v1/publish"
         headers = {"authorization": f"Bearer {secret}"}
         answer = await client.post(place, files=fields, headers=headers)
@@ -464,7 +464,7 @@ async def test_no_path_answers_under_a_foreign_host_name(store: Store, path: str
     headers = {"authorization": f"Bearer {secret}"}
     async with (
         running(store, allowed_hosts=["skills.example"]) as url,
-        httpx.AsyncClient(headers=headers, timeout=60) as client,
+        httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client,
     ):
         place = url.removesuffix("/mcp") + path
         for host in ("evil.example", "evil.example:80", "skills.example.evil"):
@@ -481,7 +481,7 @@ async def test_no_response_says_where_a_lost_database_was(tmp_path: Path, caplog
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
     options = ServerOptions(limits=Limits(registry_stale_seconds=0.1))
-    async with running(store, options=options) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store, options=options) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         base = url.removesuffix("/mcp")
         assert (await client.get(f"{base}/v2/", headers=headers)).status_code == 200
         with store.writing() as connection:
@@ -503,7 +503,11 @@ async def test_health_is_public_and_metrics_are_for_administrators(store: Store,
     secret = token(store, "mine", "*", Role.ADMIN)
     reading = {"authorization": f"Bearer {token(store, 'reader', '*', Role.READ)}"}
     headers = {"authorization": f"Bearer {secret}"}
-    async with running(store) as url, reader(url, secret) as session, httpx.AsyncClient(timeout=60) as client:
+    async with (
+        running(store) as url,
+        reader(url, secret) as session,
+        httpx.AsyncClient(timeout=PATIENCE) as client,
+    ):
         await names(session)
         base = url.removesuffix("/mcp")
         assert (await client.get(f"{base}/healthz")).json() == {"status": "ok"}
@@ -527,7 +531,7 @@ async def test_a_stateless_replica_keeps_no_sessions(store: Store, stateless: bo
     headers = {"authorization": f"Bearer {secret}"}
     async with (
         running(store, stateless=stateless) as url,
-        httpx.AsyncClient(headers=headers, timeout=60) as client,
+        httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client,
     ):
         answer = await client.post(url, json=INITIALIZE, headers=STREAM_HEADERS)
         assert answer.status_code == 200
@@ -541,7 +545,7 @@ async def test_tools_find_load_and_read_for_clients_without_the_extension(store:
     secret = token(store, "mine", "*", Role.READ)
     async with (
         running(store) as url,
-        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=60) as http,
+        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=PATIENCE) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         tools = {tool.name for tool in (await client.list_tools()).tools}
@@ -563,7 +567,7 @@ async def test_a_site_index_names_archives_that_match_their_digests(store: Store
     publish("docx")
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
-    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client:
         base = url.removesuffix("mcp") + ".well-known/agent-skills/"
         index = (await client.get(base + "index.json")).json()
         assert [skill["name"] for skill in index["skills"]] == ["docx", "pdf"]
@@ -582,7 +586,7 @@ async def test_a_version_is_pulled_as_an_oci_artifact(store: Store, publish: Pub
     publish("pdf", "1.0.0", files={"a.md": b"more"})
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
-    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client:
         base = url.removesuffix("mcp") + "v2/acme/pdf/"
         by_version = await client.get(base + "manifests/1.0.0")
         by_channel = await client.get(base + "manifests/stable")
@@ -683,7 +687,7 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
             "another group": issuer.token(groups=["others"]),
             "groups as text": issuer.token(groups="readers"),
         }
-        async with running(store, oauth=oauth) as url, httpx.AsyncClient(timeout=60) as client:
+        async with running(store, oauth=oauth) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
             place = url.removesuffix("/mcp") + "/v2/"
 
             async def status(secret: str) -> int:

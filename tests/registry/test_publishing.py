@@ -16,6 +16,7 @@ from command_line import Run
 from registry.conftest import Publish, both_databases, skill_md
 from registry.test_app import folder, manifest, running, token
 from scanning import BAD, HEAD, clean_machine, example, table, write_policy
+from served import PATIENCE
 from skillwire.errors import FormatError, LimitExceeded, PolicyRefused, SourceError, VersionConflict
 from skillwire.host import policies
 from skillwire.registry import (
@@ -304,7 +305,7 @@ async def test_over_http_the_policy_of_the_registrys_machine_answers_with_403_an
     secret = token(store, "writer", "acme", Role.PUBLISH)
     write_policy(tmp_path, '[sources]\ndeny = ["*/pdf"]')
     skills = {name: read_skill(folder(tmp_path / "skills", name, {})) for name in ("pdf", "letters")}
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
 
         def send(name: str) -> Published:
             return publish_over_http(skills[name], url, namespace="acme", token=secret)
