@@ -26,7 +26,7 @@ import uvicorn
 
 from skillwire import SkillServer
 
-PATIENCE = 20
+PATIENCE = 120
 
 
 @dataclass

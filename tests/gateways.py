@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2 as httpx
 import mcp_types as types
 from mcp import Client
@@ -24,9 +24,26 @@ from skillwire.gateway import Gateway, GatewayOptions
 from skillwire.host import ServerConfig
 from skillwire.server import ServerOptions
 from skillwire.wire import EXTENSION_ID
+from waiting import PATIENCE
 
 THOUGHT = 0.32
 """Seconds. An answer that comes sooner was given by nobody."""
+
+
+class _Thinking:
+    """The clock of all gateways in this process: time passes on it only while a user thinks."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        return self._now
+
+    async def pass_(self, seconds: float) -> None:
+        self._now += seconds
+
+
+THINKING = _Thinking()
 
 
 def make_gateway(
@@ -49,20 +66,28 @@ def make_gateway(
             **(host_options or {}),
         },
         server_options or ServerOptions(),
-        options=options,
+        options=replace(options or GatewayOptions(), clock=THINKING),
     )
 
 
 class User:
-    """A person at a client, who is asked questions and answers them. `asked` are the questions."""
+    """A person at a client, who is asked questions and answers them. `asked` are the questions.
+
+    They think on the clock of `make_gateway`; for a gateway in another process, `think` is a real sleep.
+    """
 
     def __init__(
-        self, *answers: str, thinks: float = THOUGHT, before: Callable[[], None] = lambda: None
+        self,
+        *answers: str,
+        thinks: float = THOUGHT,
+        before: Callable[[], None] = lambda: None,
+        think: Callable[[float], Awaitable[None]] = THINKING.pass_,
     ) -> None:
         self.asked: list[types.ElicitRequestParams] = []
         self._answers = answers or ("accept",)
         self._thinks = thinks
         self._before = before
+        self._think = think
 
     async def answer(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -70,7 +95,7 @@ class User:
         action: Any = self._answers[min(len(self.asked), len(self._answers) - 1)]
         self.asked.append(params)
         self._before()
-        await anyio.sleep(self._thinks)
+        await self._think(self._thinks)
         content: dict[str, Any] | None = {"approve": True} if action == "accept" else None
         if action == "unticked":
             action, content = "accept", {"approve": False}
@@ -133,7 +158,7 @@ async def connected_to(
     sent = {"Authorization": f"Bearer {token}", **headers} if token else headers
     answer = user.answer if user is not None else None
     async with (
-        httpx.AsyncClient(headers=sent, timeout=30) as http,
+        httpx.AsyncClient(headers=sent, timeout=PATIENCE) as http,
         Client(
             streamable_http_client(url, http_client=http),
             mode=mode,

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,9 +19,9 @@ from urllib.parse import urljoin
 
 import httpx2 as httpx
 
+from waiting import PATIENCE, eventually
+
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
-PATIENCE = 120
-"""Seconds until a test fails that would otherwise wait for ever."""
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -159,23 +158,12 @@ def serving_http(*arguments: object, env: Mapping[str, str] | None = None) -> It
         yield served.wait_until_it_says(r"http://\S+")[0], served
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
-    """Return once a condition holds that another process brings about without telling us."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def wait_until_ready(url: str) -> None:
     """Return when each server behind a gateway has answered or failed: until then, some may not be listed."""
     # Without TLS there is nothing to verify, and reading certificates would take longer than the request.
     with httpx.Client(timeout=PATIENCE, verify=False) as client:
         # It may have to start several of them.
-        wait_until(
-            lambda: client.get(urljoin(url, "/readyz")).status_code == 200,
-            seconds=5 * PATIENCE,
-        )
+        eventually(lambda: client.get(urljoin(url, "/readyz")).status_code == 200, patience=5 * PATIENCE)
 
 
 class Relay(threading.Thread):

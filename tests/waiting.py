@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import anyio
@@ -26,6 +27,14 @@ async def until(condition: Callable[[], object], *, every: float = 0) -> None:
                 _skip(every)
             waited += 1
             await anyio.sleep(0.02)
+
+
+def eventually(condition: Callable[[], object], *, patience: float = PATIENCE) -> None:
+    """Return once something is so that another process or thread brings about without telling us."""
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end, condition
+        time.sleep(0.02)
 
 
 async def pass_time(seconds: float, *, once: Callable[[], object] = lambda: True) -> None:

@@ -58,7 +58,7 @@ async def test_an_empty_token_is_refused_at_once_and_is_not_the_same_as_no_token
 
 
 async def test_whoever_guesses_is_told_to_wait_and_whoever_is_known_is_not() -> None:
-    callers = Callers.of_token("s3cret", limits=Limits(http_failed_credentials_per_minute=60))
+    callers = Callers.of_token("s3cret", limits=Limits(http_failed_credentials_per_minute=1))
     assert isinstance(await callers.identify(sent(b"Bearer s3cret"), ADDRESS), Caller)
     refusals = [await callers.identify(sent(b"Bearer %d" % number), ADDRESS) for number in range(20)]
     statuses = [refusal.status for refusal in refusals if isinstance(refusal, AccessRefusal)]
@@ -71,7 +71,7 @@ async def test_whoever_guesses_is_told_to_wait_and_whoever_is_known_is_not() -> 
 
 
 async def test_a_right_guess_does_not_help_an_address_that_guessed_too_often() -> None:
-    callers = Callers.of_token("s3cret", limits=Limits(http_failed_credentials_per_minute=60))
+    callers = Callers.of_token("s3cret", limits=Limits(http_failed_credentials_per_minute=1))
     for number in range(10):
         await callers.identify(sent(b"Bearer %d" % number), ADDRESS)
     guessed = await callers.identify(sent(b"Bearer s3cret"), ADDRESS)

@@ -27,13 +27,14 @@ from cryptography.x509.oid import NameOID
 from mcp import Client, StdioServerParameters
 
 from clients import modern_request
-from served import INITIALIZE, PATIENCE, serving, serving_http, serving_stdio
+from served import INITIALIZE, serving, serving_http, serving_stdio
 from skillwire.cli import main
 from skillwire.cli import serve as serve_module
 from skillwire.errors import FormatError, SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from terminals import SKILLWIRE
 from trees import skill_md, write, write_skill
+from waiting import PATIENCE
 
 Run = Callable[..., tuple[int, list[str]]]
 

@@ -19,8 +19,9 @@ from command_line import Run
 from folder_server import in_thread
 from install.samples import skill_md
 from install.workspaces import write_skill
-from served import Served, serving_http, serving_stdio, wait_until
+from served import Served, serving_http, serving_stdio
 from skillwire import SkillServer
+from waiting import eventually
 
 pytestmark = pytest.mark.process
 WELL_KNOWN = "/.well-known/agent-skills/"
@@ -79,7 +80,7 @@ def text_of(served: Served, uri: str) -> str:
 
 def poll(served: Served, uri: str, text: str) -> None:
     """Ask until the server has it: what changed is fetched beside the answers."""
-    wait_until(lambda: text in text_of_ignoring_notices(served, uri))
+    eventually(lambda: text in text_of_ignoring_notices(served, uri))
 
 
 def text_of_ignoring_notices(served: Served, uri: str) -> str:
@@ -164,7 +165,7 @@ def test_a_changed_skill_has_another_archive_and_the_old_one_is_gone(site: tuple
 
     before = row()
     (folder / "pdf/SKILL.md").write_bytes(skill_md("pdf", "two"))
-    wait_until(lambda: row() != before)
+    eventually(lambda: row() != before)
     assert httpx.get(f"{url}{WELL_KNOWN}{row()['url']}", timeout=60).status_code == 200
     assert httpx.get(f"{url}{WELL_KNOWN}{before['url']}", timeout=60).status_code == 404
 

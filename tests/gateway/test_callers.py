@@ -31,6 +31,7 @@ from skillwire.limits import Limits
 from skillwire.server import ServerOptions
 from skillwire.skill import SkillUri, digest_of
 from skillwire.trust import SIGNATURE_FILE, sign_files
+from waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -93,7 +94,7 @@ async def test_a_token_is_needed_and_can_be_revoked_while_the_gateway_runs(tmp_p
     tokens = write_callers(file, alice={}, bob={})
     callers = CallerFile(file)
     gateway = make_gateway(tmp_path, GatewayOptions(callers=callers), docs=server("intro"))
-    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
         assert (await http.post(url)).status_code == 401
         assert (await http.post(url, headers={"Authorization": "Bearer wrong"})).status_code == 401
         known = {"Authorization": f"Bearer {tokens['alice']}"}
@@ -104,7 +105,7 @@ async def test_a_token_is_needed_and_can_be_revoked_while_the_gateway_runs(tmp_p
             file.write_text("")
             bob = write_callers(file, bob={})["bob"]
             # The stream of who is revoked ends, and so does their token.
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 assert [line async for line in lines if line.startswith("data")] == []
         assert (await http.post(url, headers=known)).status_code == 401
         async with connected_to(url, bob) as client:
@@ -313,15 +314,13 @@ async def test_a_caller_who_floods_the_gateway_is_told_to_wait_and_others_are_no
     options = GatewayOptions(callers=CallerFile(file))
     limits = ServerOptions(limits=Limits(http_requests_per_minute=60))
     gateway = make_gateway(tmp_path, options, limits, docs=server("intro"))
-    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
-        statuses = [
-            (await http.get(url, headers={"Authorization": f"Bearer {tokens['flood']}"})).status_code
-            for _ in range(30)
-        ]
-        refused = await http.get(url, headers={"Authorization": f"Bearer {tokens['flood']}"})
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
+        headers = {"Authorization": f"Bearer {tokens['flood']}"}
+        with anyio.fail_after(PATIENCE):
+            while (refused := await http.get(url, headers=headers)).status_code != 429:
+                pass
         async with connected_to(url, tokens["calm"]) as client:
             assert len((await call(client, "skills/list"))["skills"]) == 1
-    assert statuses.count(429) >= 15
     assert int(refused.headers["retry-after"]) >= 1
 
 
@@ -374,14 +373,12 @@ async def test_the_audit_log_has_a_line_for_each_act_and_no_content(tmp_path: Pa
     assert "Do it" not in path.read_text()
 
 
-@pytest.mark.slow
 async def test_reads_that_are_answered_from_the_cache_are_in_the_audit_log_too(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     audit = AuditLog(path)
     gateway = make_gateway(tmp_path, GatewayOptions(audit=audit, approval="listed"), docs=server("intro"))
     uri = "skill://docs/intro/SKILL.md"
-    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
-        await anyio.sleep(2.1)  # Until then, a change of the approvals could go unseen.
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
         for method in ("resources/read", "skills/get"):
             for _ in range(5):
                 assert uri in (await http.post(url, **modern_request(method, uri=uri))).text
@@ -395,12 +392,10 @@ def test_a_renamed_audit_log_is_left_and_a_new_one_is_started(tmp_path: Path) ->
     path = tmp_path / "audit.jsonl"
     audit = AuditLog(path)
     audit.write("list", caller="a")
-    while not path.read_text():
-        pass
+    eventually(path.read_text)
     path.rename(tmp_path / "old.jsonl")
     audit.write("list", caller="b")
-    while (tmp_path / "old.jsonl").read_text().count("\n") < 2:
-        pass
+    eventually(lambda: (tmp_path / "old.jsonl").read_text().count("\n") == 2)
     audit.reopen()
     audit.write("list", caller="c")
     audit.close()
@@ -418,7 +413,7 @@ async def test_health_in_detail_and_metrics_are_for_operators(tmp_path: Path) ->
     shop.refuse("skills/list")
     options = GatewayOptions(callers=CallerFile(file), approval="listed")
     gateway = make_gateway(tmp_path, options, docs=docs, shop=shop)
-    async with serving(gateway) as url, httpx.AsyncClient(timeout=60) as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
         base = url.removesuffix("/mcp")
         async with connected_to(url, tokens["alice"]) as client:
             await refusal(client, "resources/read", uri="skill://docs/liar/SKILL.md")

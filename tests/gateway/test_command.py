@@ -6,8 +6,7 @@ import json
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
@@ -21,12 +20,13 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from clients import both_eras, call, modern_request
+from command_line import Run, as_person, new_user
 from folder_server import FolderServer
 from gateways import User, connected_to, text_of
-from served import PATIENCE, SKILLWIRE, Served, environment, wait_until_ready
-from terminals import Terminal
+from served import SKILLWIRE, Served, environment, wait_until_ready
 from trees import write_skill
 from ui.visitor import form_fields
+from waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -35,25 +35,21 @@ NOT_FOUND, UNAPPROVED = -32602, -32010
 
 
 class Place:
-    """A folder with a server of three skills, and commands that use it as nobody's home."""
+    """A folder with a server of three skills, and commands in it. Only the gateway has a process."""
 
-    def __init__(self, folder: Path, folders: FolderServer) -> None:
+    def __init__(self, folder: Path, folders: FolderServer, run: Run) -> None:
         self.folder = folder
         self.served = folder / "served"
         for name in ("refunds", "returns", "letters"):
             write_skill(self.served / name)
         self.shop = f"--server=shop={folders.at(self.served)}"
-        names = ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-        self.env = environment({name: str(folder / name.lower()) for name in names})
+        self.env = environment()
+        self._run = run
 
-    def run(self, *words: object) -> str:
-        """What a command printed that ended well."""
-        command = [SKILLWIRE, *map(str, words)]
-        ended = subprocess.run(
-            command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=PATIENCE
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
+    def run(self, *words: object) -> None:
+        """Run a command as a person who says yes; it must end well."""
+        ended = as_person(self._run, *words)
+        assert ended.code == 0, ended.err
 
     @contextmanager
     def gateway(self, *words: object) -> Iterator[tuple[str, Served]]:
@@ -79,8 +75,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, folders: FolderServer) -> Place:
-    return Place(tmp_path, folders)
+def place(tmp_path: Path, folders: FolderServer, run: Run, monkeypatch: pytest.MonkeyPatch) -> Place:
+    return Place(new_user(tmp_path, monkeypatch), folders, run)
 
 
 def post(url: str, method: str, token: str = "", **params: str) -> httpx.Response:
@@ -93,26 +89,21 @@ def post(url: str, method: str, token: str = "", **params: str) -> httpx.Respons
 
 def ask(url: str, method: str, token: str = "", **params: str) -> dict[str, Any]:
     """An answer; on a busy machine a server may need longer than a gateway waits, and is asked again."""
-    until = time.monotonic() + PATIENCE
-    while True:
+    messages: list[dict[str, Any]] = []
+
+    def is_answered() -> bool:
         answer = post(url, method, token, **params)
         lines = answer.text.splitlines()
         data = [line.removeprefix("data:") for line in lines if line.startswith("data:")]
-        message = json.loads(data[-1] if data else answer.text)
-        if "retrySeconds" not in (message.get("error", {}).get("data") or {}) or time.monotonic() > until:
-            return message
+        messages.append(json.loads(data[-1] if data else answer.text))
+        return "retrySeconds" not in (messages[-1].get("error", {}).get("data") or {})
+
+    eventually(is_answered)
+    return messages[-1]
 
 
 def listed(url: str) -> list[str]:
     return [entry["uri"] for entry in ask(url, "skills/list")["result"]["skills"]]
-
-
-def eventually(is_true: Callable[[], bool]) -> None:
-    """Return when it is; another process makes it true."""
-    until = time.monotonic() + PATIENCE
-    while not is_true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_a_locked_gateway_serves_exactly_what_the_lock_names_and_refuses_another_version(
@@ -168,9 +159,7 @@ def test_an_approval_for_a_caller_counts_for_them_alone_until_it_is_revoked(plac
 
         assert answer("ann")["error"]["code"] == UNAPPROVED
         words = ("--caller", "ann", "--no-config", place.shop)
-        terminal = Terminal("approve", "refunds", *words, env=place.env, cwd=place.folder)
-        terminal.answer("[N]o", "y\n")
-        assert terminal.end() == 0
+        place.run("approve", "refunds", *words)
         assert "result" in answer("ann")
         assert answer("bob")["error"]["code"] == UNAPPROVED
         place.run("revoke", "refunds", "--caller", "ann")

@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from clients import both_eras, call, refusal
-from gateways import User, joined, make_gateway, text_of
+from gateways import THINKING, THOUGHT, User, joined, make_gateway, text_of
 from scanning import BAD, change_policy, clean_machine, example, table, write_policy
 from simulator import Simulator
 from skillwire.access import Caller
@@ -75,7 +75,7 @@ async def test_a_quick_first_answer_and_a_considered_second_one_are_a_yes(
 ) -> None:
     class Hasty(User):
         async def answer(self, context: Any, params: Any) -> Any:
-            self._thinks = 0.35 if self.asked else 0
+            self._thinks = THOUGHT if self.asked else 0
             return await super().answer(context, params)
 
     user = Hasty()
@@ -153,7 +153,7 @@ async def test_nobody_is_asked_twice_at_once_about_the_same_skill(tmp_path: Path
 
 
 async def test_no_answer_in_time_is_a_no(tmp_path: Path) -> None:
-    user = User(thinks=30)
+    user = User(think=lambda _: anyio.sleep_forever())
     options = GatewayOptions(answer_seconds=0.1)
     async with (
         make_gateway(tmp_path, options, shop=shop()) as gateway,
@@ -167,7 +167,7 @@ async def test_an_old_answer_cannot_undo_a_revocation(tmp_path: Path) -> None:
     async with make_gateway(tmp_path, shop=shop()) as gateway, joined(gateway, user=User()) as client:
         first = await client.session.read_resource(URI, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
-        await anyio.sleep(0.35)
+        await THINKING.pass_(THOUGHT)
         answer = types.ElicitResult(action="accept", content={"approve": True})
         given: Any = {"input_responses": {"approve": answer}, "request_state": first.request_state}
         assert "Do it" in text_of(await client.session.read_resource(URI, allow_input_required=True, **given))
@@ -193,7 +193,7 @@ async def test_the_answer_of_one_caller_is_not_that_of_another(tmp_path: Path) -
         async with joined(gateway, user=User(), caller=alice) as client:
             first = await client.session.read_resource(URI, allow_input_required=True)
             assert isinstance(first, types.InputRequiredResult)
-        await anyio.sleep(0.35)
+        await THINKING.pass_(THOUGHT)
         given: Any = {"input_responses": {"approve": answer}, "request_state": first.request_state}
         async with joined(gateway, user=User(), caller=bob) as client:
             second = await client.session.read_resource(URI, allow_input_required=True, **given)

@@ -15,6 +15,7 @@ from simulator import Simulator
 from skillwire.access import Caller
 from skillwire.gateway import GatewayOptions
 from skillwire.skill import digest_of
+from waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -294,9 +295,7 @@ async def test_what_is_revoked_while_it_is_fetched_does_not_arrive(tmp_path: Pat
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
-            with anyio.fail_after(30):
-                while len(upstream.read_uris()) < 2:  # noqa: ASYNC110 - the server has no event for it
-                    await anyio.sleep(0.01)
+            await until(lambda: len(upstream.read_uris()) == 2)
             assert await gateway.host.admin.revoke("refunds")
             arrives.set()
     assert [answer.code for answer in answers] == [-32010]

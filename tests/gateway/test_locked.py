@@ -19,6 +19,7 @@ from simulator import Simulator
 from skillwire.files import write_atomic
 from skillwire.gateway import GatewayOptions, LockedSkills
 from skillwire.install import Lock, LockedSkill, Pin, format_lock
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,7 @@ async def test_what_is_removed_from_the_lock_is_refused_at_once_however_often_it
 ) -> None:
     upstream = shop()
     gateway = with_lock(tmp_path, upstream, pinned(upstream, "refunds"), pinned(upstream, "returns"))
-    async with serving(gateway) as url, httpx.AsyncClient(timeout=30) as http:
+    async with serving(gateway) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
 
         async def listed() -> list[str]:
             return [entry["uri"] for entry in (await ask(http, url, "skills/list"))["result"]["skills"]]
@@ -95,9 +96,7 @@ async def test_a_skill_that_is_removed_from_the_lock_while_it_is_fetched_is_refu
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
-            with anyio.fail_after(30):
-                while not upstream.read_uris():  # noqa: ASYNC110 - the server has no event for it
-                    await anyio.sleep(0.01)
+            await until(upstream.read_uris)
             write(tmp_path / "skillwire.lock")
             assert (await call(client, "skills/list"))["skills"] == []
             arrives.set()

@@ -22,6 +22,7 @@ from skillwire.host import ServerConfig
 from skillwire.limits import Limits
 from skillwire.server import SkillServer
 from trees import write_skill
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -190,7 +191,7 @@ raise SystemExit(failures[0] if failures else 0)
 
 @pytest.mark.process
 def test_the_sdk_can_be_needed_for_a_server_and_for_the_client_at_the_same_moment() -> None:
-    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -210,7 +211,7 @@ def test_a_client_is_greeted_and_gets_the_tools_where_the_sdk_cannot_be_imported
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     greeted, tools = map(json.loads, done.stdout.splitlines())
     assert "alpha" in greeted["result"]["instructions"], done.stderr

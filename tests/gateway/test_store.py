@@ -19,6 +19,7 @@ from gateways import User, joined, make_gateway, text_of
 from simulator import Simulator
 from skillwire.access import Caller
 from skillwire.consent import sqlite
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +117,7 @@ async def test_a_gateway_that_is_killed_while_approving_keeps_every_yes_that_it_
     said: list[str] = []
     assert process.stdout is not None
     assert process.stderr is not None
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE):
         while len(said) < 20:
             line = (await process.stdout.readline()).decode()
             assert line, (await process.stderr.read()).decode()

@@ -15,7 +15,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -29,16 +28,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from mcp.client.streamable_http import streamable_http_client
 
-from registry.conftest import Postgres
+from postgres import Postgres, new_postgres, run_folder
 from server.test_notifications import Heard, legacy, modern
 from skillwire.registry import Publishing, Store
+from waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = ROOT / "docs/operate"
 PAGE = ROOT / "docs/operate.md"
 BIN = Path(sys.executable).parent
 HOST = "skills.example.org"
-PATIENCE = 60
+PATIENCE = 120
 ROLES = ("skillwire", "skillwire_owner", "skillwire_backup")
 _SERVICES = ROOT / ".envs/services"
 
@@ -87,14 +87,15 @@ def free_port() -> int:
 
 def wait_for(url: str, *, status: int = 200, verify: Any = True) -> httpx.Response:
     """The first response with this status."""
-    end = time.monotonic() + PATIENCE
-    while True:
+    answers: list[httpx.Response] = []
+
+    def has_answered() -> bool:
         with suppress(httpx.TransportError):
-            answer = httpx.get(url, verify=verify, timeout=PATIENCE)
-            if answer.status_code == status:
-                return answer
-        assert time.monotonic() < end, url
-        time.sleep(0.05)
+            answers.append(httpx.get(url, verify=verify, timeout=PATIENCE))
+        return bool(answers) and answers[-1].status_code == status
+
+    eventually(has_answered)
+    return answers[-1]
 
 
 class Unit:
@@ -282,8 +283,8 @@ class Nginx:
 class Database:
     """A PostgreSQL for the roles of docs/operate/roles.sql, which sign in with passwords."""
 
-    def __init__(self, folder: Path) -> None:
-        self.server = Postgres()
+    def __init__(self, server: Postgres, folder: Path) -> None:
+        self.server = server
         self.passwords = folder / "pgpass"
         self.passwords.write_text("".join(f"*:*:*:{role}:secret of {role}\n" for role in ROLES))
         self.passwords.chmod(0o600)
@@ -293,7 +294,7 @@ class Database:
 
     def psql(self, file: Path) -> None:
         """Run a file of SQL as the superuser."""
-        command = [self.server.server.bin_path / "psql", self.server.uri("postgres"), "-v", "ON_ERROR_STOP=1"]
+        command = [self.server.bin_path / "psql", self.server.uri("postgres"), "-v", "ON_ERROR_STOP=1"]
         done = subprocess.run([*command, "-f", file], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
@@ -316,6 +317,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("operate")
 
 
+@pytest.fixture
+def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL that only this test uses, and may kill."""
+    with new_postgres(run_folder(tmp_path_factory)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def empty_database(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A PostgreSQL without the roles and tables of the page."""
+    with new_postgres(run_folder(tmp_path_factory)) as server:
+        yield Database(server, folder)
+
+
 def set_up(database: Database) -> None:
     """The roles, the tables, and the namespace `acme`."""
     database.psql(FILES / "roles.sql")
@@ -329,12 +344,10 @@ def set_up(database: Database) -> None:
 
 
 @pytest.fixture(scope="module")
-def database(folder: Path) -> Iterator[Database]:
+def database(empty_database: Database) -> Database:
     """A registry with the namespace `acme`, made as the page says."""
-    made = Database(folder)
-    set_up(made)
-    yield made
-    made.server.remove()
+    set_up(empty_database)
+    return empty_database
 
 
 def replica(database: Database, url: str | None = None) -> Unit:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import httpx2 as httpx
 import pytest
@@ -22,12 +23,11 @@ from mcp.client.streamable_http import streamable_http_client
 from clients import both_eras, call, connected, modern_request
 from operate.conftest import BIN, HOST, PATIENCE, Database, Nginx, Unit, hearing, replica, started, wait_for
 from registry.test_app import names, token
-from server.test_notifications import SOON_SECONDS
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import Role, publish_over_http, read_skill
 from trees import write_skill
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.peer, pytest.mark.process, pytest.mark.slow]
 
 
 @dataclass
@@ -147,7 +147,7 @@ async def test_a_stream_hears_of_a_publication_at_the_other_replica(site: Site, 
         for name, unit in zip(fresh, site.replicas, strict=True):
             place = write_skill(tmp_path / name)
             await anyio.to_thread.run_sync(partial(site.publish, place, to=unit.base))
-            async with asyncio.timeout(SOON_SECONDS):
+            async with asyncio.timeout(PATIENCE):
                 while "resources/list_changed" not in heard.words:
                     await heard.more()
             heard.words.clear()
@@ -207,7 +207,8 @@ async def test_replicas_are_restarted_one_after_the_other_and_no_request_fails(s
                 statuses.append(answer.status_code)
                 assert answer.status_code == 200, answer.text
                 assert "result" in answer.json(), answer.text
-                await asyncio.sleep(0.05)  # A steady load that leaves the machine to those who start.
+                with anyio.move_on_after(0.05):  # A steady load that leaves the machine to those who start.
+                    await done.wait()
 
     async with asyncio.TaskGroup() as group:
         for secret in (site.secret, site.admin):

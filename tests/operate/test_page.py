@@ -6,12 +6,14 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2 as httpx
 import psycopg
 import pytest
+import yaml
 
+from gateways import make_gateway, serving, write_callers
 from operate.conftest import (
     BIN,
     FILES,
@@ -26,28 +28,26 @@ from operate.conftest import (
     replica,
     started,
 )
+from registry.test_app import running, token
+from skillwire.access import CallerFile
 from skillwire.cli.command import read_words
 from skillwire.cli.line import parse_line
+from skillwire.gateway import GatewayOptions
+from skillwire.registry import Role, Store, StoreAudit
 
 COMMANDS = re.compile(r"^(<!-- not run: [^\n]* -->\n)?```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKILL = "code-review"
 
 
-@pytest.fixture(scope="module")
-def database(folder: Path) -> Iterator[Database]:
-    """A PostgreSQL without the roles and tables of the page."""
-    made = Database(folder)
-    yield made
-    made.server.remove()
-
-
+@pytest.mark.peer
 @pytest.mark.process
 @pytest.mark.slow
-def test_the_page_leads_from_an_empty_database_to_a_restored_backup(folder: Path, database: Database):
+def test_the_page_leads_from_an_empty_database_to_a_restored_backup(folder: Path, empty_database: Database):
     """The commands of the page, in its order, with the paths and addresses of this test."""
+    database = empty_database
     shims = folder / "bin"
     shims.mkdir()
-    psql = database.server.server.bin_path / "psql"
+    psql = database.server.bin_path / "psql"
     for name, line in {
         "sudo": 'shift 2; exec "$@"',  # sudo -u postgres
         "psql": f'exec {psql} "{database.server.uri("postgres")}" "$@"',
@@ -116,6 +116,7 @@ def _names(database: Database, name: str) -> list[str]:
         return [row[0] for row in connection.execute("SELECT name FROM skills")]
 
 
+@pytest.mark.peer
 @pytest.mark.process
 def test_the_units_are_what_systemd_accepts(tmp_path: Path):
     units = {file.name.replace("@", "@8001"): file.read_text("utf-8") for file in FILES.glob("*.service")}
@@ -139,6 +140,34 @@ def _said_by_systemd(file: Path, text: str) -> str:
 def test_the_files_of_the_page_are_those_of_its_folder():
     linked = set(re.findall(r"\]\(operate/([^)]+)\)", PAGE.read_text("utf-8")))
     assert linked == {file.name for file in FILES.iterdir()}
+
+
+@pytest.mark.anyio
+async def test_every_metric_that_operators_are_told_of_exists(tmp_path: Path):
+    store = Store(f"sqlite:///{tmp_path / 'registry.db'}")
+    store.create()
+    operator = {"authorization": f"Bearer {token(store, 'root', '*', Role.ADMIN)}"}
+    callers = tmp_path / "callers.toml"
+    caller = {"authorization": f"Bearer {write_callers(callers, olga={})['olga']}"}
+    callers.write_text(callers.read_text().replace("[callers.olga]", "[callers.olga]\noperator = true"))
+    audit = StoreAudit(store, tmp_path / "spool", drain_seconds=PATIENCE)
+    gateway = make_gateway(tmp_path, GatewayOptions(callers=CallerFile(callers), audit=audit))
+    async with (
+        running(store) as registry,
+        serving(gateway) as url,
+        httpx.AsyncClient(timeout=PATIENCE) as http,
+    ):
+        answers = [
+            await http.get(f"{each.removesuffix('/mcp')}/metrics", headers=headers)
+            for each, headers in ((registry, operator), (url, caller))
+        ]
+    audit.close()
+    store.close()
+    shown = {name for answer in answers for name in re.findall(r"(?m)^# HELP (\S+)", answer.text)}
+    rules = yaml.safe_load((FILES / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+    in_rules = {name for rule in rules for name in re.findall(r"skillwire_\w+", rule["expr"])}
+    assert in_rules <= shown
+    assert set(re.findall(r"`(skillwire_[a-z_]+)`", PAGE.read_text("utf-8"))) - set(ROLES) <= shown
 
 
 def test_cron_runs_commands_that_exist():

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from jwt.algorithms import RSAAlgorithm
 from mcp.client.streamable_http import streamable_http_client
 
 from clients import ERAS, both_eras, call, connected, refusal
+from folder_server import in_task
 from interop.processes import SKILLWIRE, listening
-from registry.conftest import Publish, skill_md
+from postgres import Postgres
+from registry.conftest import Publish, both_databases, publish_to, skill_md
 from server.test_notifications import Heard, legacy, modern, subscribe
 from skillwire.access import OAuthSettings
 from skillwire.errors import VersionConflict
@@ -28,10 +30,11 @@ from skillwire.limits import Limits
 from skillwire.net import read_archive
 from skillwire.registry import Access, Publishing, RegistryApp, Role, Store, publish_over_http, read_skill
 from skillwire.registry.schema import blobs
-from skillwire.server import Address, HttpServer, ServerOptions
+from skillwire.server import ServerOptions
 from skillwire.skill import digest_of
+from waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.anyio
 
 
 def token(store: Store, name: str, namespace: str, role: Role, channel: str = "stable") -> str:
@@ -44,27 +47,15 @@ def token(store: Store, name: str, namespace: str, role: Role, channel: str = "s
 @asynccontextmanager
 async def running(store: Store, **options: Any) -> AsyncGenerator[str]:
     """The URL of a replica in this process, on a real socket."""
-    server = HttpServer(RegistryApp(store, **options), Address("127.0.0.1", 0))
-    task = asyncio.create_task(server.serve())
-    try:
-        async with httpx.AsyncClient(timeout=60) as client:
-            while True:
-                try:
-                    await client.get(server.url.removesuffix("/mcp") + "/healthz")
-                    break
-                except httpx.ConnectError:
-                    await asyncio.sleep(0)
+    async with in_task(RegistryApp(store, **options)) as server:
         yield server.url
-    finally:
-        server.stop()
-        await task
 
 
 @asynccontextmanager
 async def reader(url: str, secret: str, version: str = "2026-07-28") -> AsyncGenerator[Any]:
 
     async with (
-        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as http,
+        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=PATIENCE) as http,
         connected(streamable_http_client(url, http_client=http), version) as client,
     ):
         yield client
@@ -74,7 +65,7 @@ async def reader(url: str, secret: str, version: str = "2026-07-28") -> AsyncGen
 async def subscriber(url: str, secret: str, version: str, *uris: str) -> AsyncGenerator[tuple[Any, Heard]]:
     """A client, and what it hears of listings and of these URIs."""
     heard = Heard()
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as http:
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=PATIENCE) as http:
         target = streamable_http_client(url, http_client=http)
         if version == "2026-07-28":
             async with modern(target, *uris) as heard, reader(url, secret) as client:
@@ -110,7 +101,7 @@ STREAM_HEADERS = {"accept": "application/json, text/event-stream"}
 async def event_stream(url: str, secret: str, version: str) -> AsyncGenerator[httpx.Response]:
     """An event stream that is open and has no end of its own."""
     async with httpx.AsyncClient(
-        headers={"authorization": f"Bearer {secret}", **STREAM_HEADERS}, timeout=30
+        headers={"authorization": f"Bearer {secret}", **STREAM_HEADERS}, timeout=PATIENCE
     ) as http:
         if version == "2026-07-28":
             method = "subscriptions/listen"
@@ -146,6 +137,7 @@ async def names(client: Any) -> list[str]:
         cursor = {"cursor": page["nextCursor"]}
 
 
+@both_databases
 @both_eras
 async def test_each_caller_has_a_catalog_of_their_own(store: Store, publish: Publish, version: str):
     Publishing(store).set_namespace("secret", by="test")
@@ -187,7 +179,7 @@ async def test_without_a_valid_token_a_response_only_says_how_to_sign_in(store: 
     Access(store).add_token("idle", by="test")
     revoked = token(store, "old", "*", Role.READ)
     Access(store).revoke_token("old", by="test")
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         for secret in (None, "wrong", revoked):
             headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
             for path in (
@@ -215,7 +207,7 @@ async def test_what_anyone_was_granted_is_read_and_not_written_without_a_token(
 ):
     publish("pdf")
     Access(store).grant("anyone", "acme", Role.READ, by="test")
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         answer = await client.post(f"{url.removesuffix('/mcp')}/registry/v1/{path}", content=b"{}")
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -224,12 +216,12 @@ async def test_what_anyone_was_granted_is_read_and_not_written_without_a_token(
 async def test_a_revoked_token_ends_within_seconds(store: Store, publish: Publish):
     publish("pdf")
     secret = token(store, "mine", "*", Role.READ)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         headers = {"authorization": f"Bearer {secret}"}
         place = url.removesuffix("/mcp") + "/v2/"
         assert (await client.get(place, headers=headers)).status_code == 200
         Access(store).revoke_token("mine", by="test")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while (await client.get(place, headers=headers)).status_code != 401:
                 pass
 
@@ -265,7 +257,7 @@ async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(s
         done = await send(first)
         assert (done.namespace, done.name, done.version, done.is_new) == ("acme", "pdf", "1.0.0", True)
         assert not (await send(first)).is_new
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
             place = url.removesuffix("/mcp") + "/registry/v1/publish"
             answer = await client.post(
                 place,
@@ -292,7 +284,7 @@ async def test_a_folder_is_published_over_http_and_only_missing_files_are_sent(s
 async def test_who_may_publish_where(store: Store, role: Role, namespace: str, status: int):
     Publishing(store).set_namespace("other", by="test")
     secret = token(store, "ci", namespace, role)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
             files=[("manifest", (None, manifest("1", {"SKILL.md": skill_md("pdf", "x")})))],
@@ -313,7 +305,7 @@ async def test_a_request_to_publish_is_measured_before_it_is_read(store: Store, 
     headers = {"authorization": f"Bearer {secret}", "content-type": "multipart/form-data; boundary=x"}
     async with (
         running(store, options=options) as url,
-        httpx.AsyncClient(headers=headers, timeout=60) as client,
+        httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client,
     ):
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
@@ -324,7 +316,7 @@ async def test_a_request_to_publish_is_measured_before_it_is_read(store: Store, 
 
 async def test_a_file_that_is_not_in_the_manifest_is_not_stored(store: Store):
     secret = token(store, "ci", "acme", Role.PUBLISH)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         answer = await client.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
             files=[
@@ -350,7 +342,7 @@ async def test_a_file_that_is_not_in_the_manifest_is_not_stored(store: Store):
 )
 async def test_a_bad_request_to_publish_is_refused_in_one_line(store: Store, fields: Any, status: int):
     secret = token(store, "ci", "acme", Role.PUBLISH)
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         place = url.removesuffix("/mcp") + "/registry/v1/publish"
         headers = {"authorization": f"Bearer {secret}"}
         answer = await client.post(place, files=fields, headers=headers)
@@ -362,6 +354,7 @@ async def test_a_bad_request_to_publish_is_refused_in_one_line(store: Store, fie
         assert wrong.status_code == 422
 
 
+@both_databases
 @both_eras
 async def test_a_subscriber_is_notified_of_a_new_version_and_can_read_it(
     store: Store, publish: Publish, version: str
@@ -374,7 +367,7 @@ async def test_a_subscriber_is_notified_of_a_new_version_and_can_read_it(
         assert (await call(client, "resources/read", uri=file))["contents"][0]["text"] == "one"
         await asyncio.to_thread(publish, "docx", "1.1.0", files={"a.md": b"two"})
         await asyncio.to_thread(publish, "pdf", "1.1.0", files={"a.md": b"two"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while f"updated {file}" not in heard.words:
                 await heard.more()
         assert (await call(client, "resources/read", uri=file))["contents"][0]["text"] == "two"
@@ -395,7 +388,7 @@ async def test_a_read_stays_cached_while_other_skills_are_published(store: Store
         with store.writing() as connection:
             connection.execute(blobs.update().where(blobs.c.digest == digest_of(b"one")).values(data=b"x"))
         await asyncio.to_thread(publish, "docx")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while "resources/list_changed" not in heard.words:
                 await heard.more()
         assert await read(current) == "one"
@@ -403,12 +396,13 @@ async def test_a_read_stays_cached_while_other_skills_are_published(store: Store
         with pytest.raises(Exception, match="right now"):
             await read(pinned)
         await asyncio.to_thread(publish, "pdf", "1.1.0", files={"a.md": b"two"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while f"updated {current}" not in heard.words:
                 await heard.more()
         assert await read(current) == "two"
 
 
+@both_databases
 @both_eras
 async def test_a_subscriber_is_notified_of_a_new_skill(store: Store, publish: Publish, version: str):
     publish("pdf")
@@ -416,12 +410,13 @@ async def test_a_subscriber_is_notified_of_a_new_skill(store: Store, publish: Pu
     async with running(store) as url, subscriber(url, secret, version) as (client, heard):
         assert await names(client) == ["skill://acme/pdf/SKILL.md"]
         await asyncio.to_thread(publish, "docx")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while "resources/list_changed" not in heard.words:
                 await heard.more()
         assert await names(client) == ["skill://acme/docx/SKILL.md", "skill://acme/pdf/SKILL.md"]
 
 
+@both_databases
 @both_eras
 @pytest.mark.parametrize("how", ["token", "grant"])
 async def test_the_open_stream_of_a_revoked_caller_ends_and_others_stay(
@@ -431,7 +426,7 @@ async def test_the_open_stream_of_a_revoked_caller_ends_and_others_stay(
     access = Access(store)
     mine, other = (token(store, name, "acme", Role.READ) for name in ("mine", "other"))
     async with running(store) as url, subscriber(url, other, version) as (_, heard):
-        async with asyncio.timeout(20), event_stream(url, mine, version) as stream:
+        async with asyncio.timeout(PATIENCE), event_stream(url, mine, version) as stream:
             if how == "token":
                 await asyncio.to_thread(access.revoke_token, "mine", by="test")
             else:
@@ -439,23 +434,22 @@ async def test_the_open_stream_of_a_revoked_caller_ends_and_others_stay(
             async for _ in stream.aiter_bytes():
                 pass
         await asyncio.to_thread(publish, "docx")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while "resources/list_changed" not in heard.words:
                 await heard.more()
 
 
+@pytest.mark.process
 async def test_a_change_is_seen_although_its_notification_was_lost(
-    postgres: Any, monkeypatch: pytest.MonkeyPatch
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ):
-    from registry.conftest import publish_to
-
     monkeypatch.setattr(Store, "announce", lambda *_: None)
     store = Store(postgres.new())
     Publishing(store).set_namespace("acme", by="test")
     secret = token(store, "mine", "*", Role.READ)
     async with running(store) as url, subscriber(url, secret, "2026-07-28") as (_, heard):
         await asyncio.to_thread(publish_to(store), "pdf")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while "resources/list_changed" not in heard.words:
                 await heard.more()
     store.close()
@@ -470,7 +464,7 @@ async def test_no_path_answers_under_a_foreign_host_name(store: Store, path: str
     headers = {"authorization": f"Bearer {secret}"}
     async with (
         running(store, allowed_hosts=["skills.example"]) as url,
-        httpx.AsyncClient(headers=headers, timeout=60) as client,
+        httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client,
     ):
         place = url.removesuffix("/mcp") + path
         for host in ("evil.example", "evil.example:80", "skills.example.evil"):
@@ -487,7 +481,7 @@ async def test_no_response_says_where_a_lost_database_was(tmp_path: Path, caplog
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
     options = ServerOptions(limits=Limits(registry_stale_seconds=0.1))
-    async with running(store, options=options) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store, options=options) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         base = url.removesuffix("/mcp")
         assert (await client.get(f"{base}/v2/", headers=headers)).status_code == 200
         with store.writing() as connection:
@@ -495,9 +489,9 @@ async def test_no_response_says_where_a_lost_database_was(tmp_path: Path, caplog
                 connection.exec_driver_sql(f"DROP TABLE {table}")
         known = await client.get(f"{base}/.well-known/agent-skills/index.json", headers=headers)
         stranger = await client.get(f"{base}/v2/", headers={"authorization": f"Bearer skr_{'x' * 43}"})
-        async with asyncio.timeout(30):  # After a while without an answer, a replica is not ready.
-            while (health := await client.get(f"{base}/healthz")).status_code == 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        async with asyncio.timeout(PATIENCE):  # After a while without an answer, a replica is not ready.
+            while (health := await client.get(f"{base}/healthz")).status_code == 200:
+                pass
         for answer in (known, stranger, health):
             assert answer.status_code == 503
             assert "sqlite" not in answer.text
@@ -509,7 +503,11 @@ async def test_health_is_public_and_metrics_are_for_administrators(store: Store,
     secret = token(store, "mine", "*", Role.ADMIN)
     reading = {"authorization": f"Bearer {token(store, 'reader', '*', Role.READ)}"}
     headers = {"authorization": f"Bearer {secret}"}
-    async with running(store) as url, reader(url, secret) as session, httpx.AsyncClient(timeout=60) as client:
+    async with (
+        running(store) as url,
+        reader(url, secret) as session,
+        httpx.AsyncClient(timeout=PATIENCE) as client,
+    ):
         await names(session)
         base = url.removesuffix("/mcp")
         assert (await client.get(f"{base}/healthz")).json() == {"status": "ok"}
@@ -533,7 +531,7 @@ async def test_a_stateless_replica_keeps_no_sessions(store: Store, stateless: bo
     headers = {"authorization": f"Bearer {secret}"}
     async with (
         running(store, stateless=stateless) as url,
-        httpx.AsyncClient(headers=headers, timeout=60) as client,
+        httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client,
     ):
         answer = await client.post(url, json=INITIALIZE, headers=STREAM_HEADERS)
         assert answer.status_code == 200
@@ -547,7 +545,7 @@ async def test_tools_find_load_and_read_for_clients_without_the_extension(store:
     secret = token(store, "mine", "*", Role.READ)
     async with (
         running(store) as url,
-        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=60) as http,
+        httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=PATIENCE) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         tools = {tool.name for tool in (await client.list_tools()).tools}
@@ -569,7 +567,7 @@ async def test_a_site_index_names_archives_that_match_their_digests(store: Store
     publish("docx")
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
-    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client:
         base = url.removesuffix("mcp") + ".well-known/agent-skills/"
         index = (await client.get(base + "index.json")).json()
         assert [skill["name"] for skill in index["skills"]] == ["docx", "pdf"]
@@ -588,7 +586,7 @@ async def test_a_version_is_pulled_as_an_oci_artifact(store: Store, publish: Pub
     publish("pdf", "1.0.0", files={"a.md": b"more"})
     secret = token(store, "mine", "*", Role.READ)
     headers = {"authorization": f"Bearer {secret}"}
-    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client:
         base = url.removesuffix("mcp") + "v2/acme/pdf/"
         by_version = await client.get(base + "manifests/1.0.0")
         by_channel = await client.get(base + "manifests/stable")
@@ -672,6 +670,8 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
     import time
 
     monkeypatch.setattr("skillwire.access.identity._ASK_AGAIN_SECONDS", 0.0)
+    # A token is checked again with every request.
+    monkeypatch.setattr("skillwire.registry.app._FRESH_SECONDS", 0.0)
     publish("pdf")
     Access(store).grant("group:readers", "acme", Role.READ, by="test")
     with issuing() as issuer:
@@ -687,7 +687,7 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
             "another group": issuer.token(groups=["others"]),
             "groups as text": issuer.token(groups="readers"),
         }
-        async with running(store, oauth=oauth) as url, httpx.AsyncClient(timeout=60) as client:
+        async with running(store, oauth=oauth) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
             place = url.removesuffix("/mcp") + "/v2/"
 
             async def status(secret: str) -> int:
@@ -701,9 +701,7 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
             old = issuer.token()
             issuer.rotate("second")
             assert await status(issuer.token()) == 200
-            async with asyncio.timeout(30):  # What was checked a moment ago is not checked again.
-                while await status(old) != 401:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            assert await status(old) == 401
 
             answer = await client.get(place)
             challenge = answer.headers["www-authenticate"]
@@ -713,12 +711,8 @@ async def test_signed_in_users_have_what_their_groups_were_granted(
             assert metadata.json()["authorization_servers"] == [issuer.url]
 
 
-@pytest.mark.parametrize("version", ERAS)
-async def test_three_replicas_notify_of_a_publication_and_serve_it(postgres: Any, version: str):
-    from contextlib import ExitStack
-
-    from registry.conftest import publish_to
-
+@pytest.mark.process
+async def test_three_replicas_notify_of_a_publication_and_serve_it(postgres: Postgres):
     url = postgres.new()
     store = Store(url)
     Publishing(store).set_namespace("acme", by="test")
@@ -732,12 +726,14 @@ async def test_three_replicas_notify_of_a_publication_and_serve_it(postgres: Any
         ]
         async with AsyncExitStack() as clients:
             listening_to = [
-                await clients.enter_async_context(subscriber(one, secret, version)) for one in replicas
+                await clients.enter_async_context(subscriber(one, secret, version))
+                for one in replicas
+                for version in ERAS
             ]
             for client, _ in listening_to:
                 assert await names(client) == ["skill://acme/first/SKILL.md"]
             publish("second")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 for client, heard in listening_to:
                     while "resources/list_changed" not in heard.words:
                         await heard.more()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from registry.conftest import Publish, publish_to
+from registry.conftest import Publish, both_databases, publish_to
 from registry.test_store import catalog, listed, read
 from skillwire.catalog import parse_query
 from skillwire.errors import FormatError, SourceError
@@ -22,6 +22,7 @@ from skillwire.registry.schema import blobs
 from skillwire.skill import digest_of
 
 
+@both_databases
 @pytest.mark.process
 def test_a_backup_restores_everything_into_the_other_database(
     store: Store, publish: Publish, tmp_path: Path, postgres: Any
@@ -99,6 +100,7 @@ def file_rows(file: Path) -> list[str]:
     return [row["digest"] for row in rows if row.get("table") == "blobs"]
 
 
+@both_databases
 @pytest.mark.usefixtures("small_batches")
 def test_publications_go_on_beside_a_backup_which_has_all_that_were_made_before_its_snapshot(
     store: Store, publish: Publish, tmp_path: Path
@@ -133,6 +135,7 @@ def test_publications_go_on_beside_a_backup_which_has_all_that_were_made_before_
     copy.close()
 
 
+@both_databases
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("stop_after", [1, 3, 20])
 def test_an_interrupted_backup_continues_with_the_files_that_it_has(
@@ -207,6 +210,7 @@ def test_a_backup_on_a_full_disk_is_one_line_and_continues_elsewhere(
     copy.close()
 
 
+@both_databases
 @pytest.mark.usefixtures("small_batches")
 def test_a_check_finds_damage_beside_publications_and_continues_where_it_was(store: Store, publish: Publish):
     numbered(publish, 0, 6)

@@ -21,6 +21,7 @@ from skillwire.registry import upkeep as backups
 from skillwire.registry.queries import SkillQueries
 from skillwire.registry.schema import blobs
 from skillwire.skill import DYNAMIC, parse_uri
+from waiting import PATIENCE
 
 
 @pytest.fixture
@@ -295,7 +296,7 @@ def test_serve_opens_the_store_of_the_environment(place: str):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert f"Serving 0 skills of {place} over stdio" in done.stderr
@@ -307,7 +308,7 @@ def test_serve_passes_its_options_on_to_the_registry(run: Run, place: str):
     command = ["serve", "--store", place, "--http", "127.0.0.1:0", "--stateless", "--name", "ours"]
     with (
         listening([*SKILLWIRE, *command, "--instructions", "Ask first."]) as url,
-        httpx.Client(timeout=60) as client,
+        httpx.Client(timeout=PATIENCE) as client,
     ):
         answer = client.post(url, json=INITIALIZE, headers=STREAM_HEADERS)
     assert "mcp-session-id" not in answer.headers

@@ -6,8 +6,7 @@ import asyncio
 import json
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,8 @@ import pytest
 
 from clients import modern_request
 from interop.processes import SKILLWIRE
-from registry.conftest import Postgres, publish_to, skill_md
+from postgres import Postgres
+from registry.conftest import publish_to, skill_md
 from registry.test_app import names, reader, token
 from served import Served
 from skillwire.errors import SourceError
@@ -28,6 +28,7 @@ from skillwire.registry import upkeep as backups
 from skillwire.registry.audit import first_broken
 from skillwire.registry.queries import SkillQueries
 from skillwire.skill import digest_of, parse_uri
+from waiting import PATIENCE, eventually, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
@@ -45,7 +46,7 @@ def replica(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], 
             yield process, Served(process).wait_until_it_says(r"(http://\S+/mcp)").group(1)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE)
 
 
 def visible(store: Store) -> list[str]:
@@ -55,25 +56,19 @@ def visible(store: Store) -> list[str]:
 async def read_over_http(place: str, secret: str, path: str) -> dict[str, Any]:
     """What a replica answers to a read of a file of the skill `acme/pdf`."""
     request = modern_request("resources/read", uri=f"skill://acme/pdf/{path}")
-    async with httpx.AsyncClient(timeout=60, headers={"Authorization": f"Bearer {secret}"}) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE, headers={"Authorization": f"Bearer {secret}"}) as http:
         return (await http.post(place, **request)).json()
 
 
-async def until_ready(base: str, status: int, report: str) -> None:
-    """Wait until a replica reports this of itself."""
-    async with asyncio.timeout(60), httpx.AsyncClient(timeout=60) as http:
-        while True:
-            answer = await http.get(f"{base}/readyz")
-            if (answer.status_code, answer.json()["status"]) == (status, report):
-                return
-            await asyncio.sleep(0.2)
+def wait_until_it_reports(base: str, status: int, report: str) -> None:
+    """Return when a replica reports this of itself."""
+    with httpx.Client(timeout=PATIENCE, verify=False) as http:
 
+        def reports() -> bool:
+            answer = http.get(f"{base}/readyz")
+            return (answer.status_code, answer.json()["status"]) == (status, report)
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that nothing announces."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        eventually(reports)
 
 
 def with_a_skill(database: Postgres) -> tuple[str, str]:
@@ -104,7 +99,7 @@ async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_pos
             refused = await ask("skill://acme/pdf/b.md")
             assert refused["error"]["code"] == -32603
             assert "try again later" in refused["error"]["message"]
-            async with httpx.AsyncClient(timeout=30) as http:
+            async with httpx.AsyncClient(timeout=PATIENCE) as http:
                 # What is in memory is served: for a minute, the replica is ready, and a restart never helps.
                 for path in ("/readyz", "/livez"):
                     assert (await http.get(place.removesuffix("/mcp") + path)).status_code == 200
@@ -115,7 +110,7 @@ async def test_a_killed_database_leaves_what_is_in_memory_and_comes_back(own_pos
             store = Store(url)
             publish_to(store)("docx")
             store.close()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while len(await names(client)) != 2:
                     pass
 
@@ -135,14 +130,13 @@ def test_a_database_that_does_not_answer_costs_each_call_a_bounded_time_and_is_u
                 call()
         assert store.abandoned
 
-    until = time.monotonic() + 60
-    while True:
-        try:
+    def is_published() -> bool:
+        with suppress(SourceError):
             publish("docx")
-        except SourceError:
-            assert time.monotonic() < until
-        else:
-            break
+            return True
+        return False
+
+    eventually(is_published)
     assert len(visible(store)) == 2
     assert list(backups.damage(store)) == []
     store.close()
@@ -153,7 +147,7 @@ async def test_a_replica_serves_what_it_knows_while_its_database_does_not_answer
     url, secret = with_a_skill(own_postgres)
     with replica(url) as (_, place):
         base = place.removesuffix("/mcp")
-        async with httpx.AsyncClient(timeout=60) as http:
+        async with httpx.AsyncClient(timeout=PATIENCE) as http:
 
             async def health(path: str) -> tuple[int, str]:
                 answer = await http.get(base + path)
@@ -170,11 +164,11 @@ async def test_a_replica_serves_what_it_knows_while_its_database_does_not_answer
                 assert await health("/livez") == (200, "ok")
                 refused = await read_over_http(place, secret, "b.md")
                 assert refused["error"]["code"] == -32603
-                await until_ready(base, 200, "degraded")
+                wait_until_it_reports(base, 200, "degraded")
                 answer = await read_over_http(place, secret, "a.md")
                 assert answer["result"]["contents"][0]["text"] == "known"
 
-            await until_ready(base, 200, "ok")
+            wait_until_it_reports(base, 200, "ok")
             answer = await read_over_http(place, secret, "b.md")
             assert answer["result"]["contents"][0]["text"] == "unknown"
 
@@ -184,11 +178,11 @@ async def test_a_replica_that_starts_before_its_database_waits_for_it(own_postgr
     own_postgres.kill()
     with replica(url) as (_, place):
         base = place.removesuffix("/mcp")
-        async with httpx.AsyncClient(timeout=60) as http:
+        async with httpx.AsyncClient(timeout=PATIENCE) as http:
             assert (await http.get(base + "/livez")).status_code == 200
             assert (await http.get(base + "/readyz")).status_code == 503
             own_postgres.start()
-        await until_ready(base, 200, "ok")
+        wait_until_it_reports(base, 200, "ok")
         assert (await read_over_http(place, secret, "a.md"))["result"]["contents"][0]["text"] == "known"
 
 
@@ -202,7 +196,7 @@ async def test_the_feed_goes_on_after_a_database_that_did_not_answer(own_postgre
             await until(lambda: feed.lag_seconds > 0.5)
         await until(lambda: not feed.lag_seconds)
         await asyncio.to_thread(publish_to(store), "pdf")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await feed.wait(0)
     finally:
         await feed.stop()
@@ -222,7 +216,7 @@ async def test_a_feed_that_starts_before_its_database_begins_when_that_is_there(
         own_postgres.start()
         await until(lambda: feed.has_read)
         await asyncio.to_thread(publish_to(store), "docx")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not feed.changes:
                 await feed.wait(feed.number)
         assert [row.name for row in feed.changes] == ["docx"]
@@ -245,7 +239,7 @@ async def test_changes_are_seen_where_notifications_cannot_be_received(
     await feed.start()
     try:
         await asyncio.to_thread(publish_to(store), "pdf")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await feed.wait(0)
         assert not feed.is_listening
     finally:
@@ -271,9 +265,9 @@ def test_a_database_killed_during_publications_shows_each_version_whole_or_not_a
 
     thread = threading.Thread(target=run)
     thread.start()
-    started.wait(30)
+    assert started.wait(PATIENCE)
     own_postgres.kill()
-    thread.join(30)
+    thread.join(PATIENCE)
     own_postgres.start()
 
     seen = visible(store)
@@ -306,7 +300,7 @@ def test_a_replica_killed_during_a_publication_loses_nothing_and_the_next_goes_o
             place.removesuffix("/mcp") + "/registry/v1/publish",
             files=[("manifest", (None, json.dumps(manifest))), ("file", ("a", contents["a.bin"]))],
             headers={"authorization": f"Bearer {secret}"},
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert answer.status_code == 202
         process.kill()
@@ -322,7 +316,7 @@ def test_a_replica_killed_during_a_publication_loses_nothing_and_the_next_goes_o
                 place.removesuffix("/mcp") + "/registry/v1/publish",
                 files=[("manifest", (None, json.dumps(manifest)))],
                 headers={"authorization": f"Bearer {secret}"},
-                timeout=60,
+                timeout=PATIENCE,
             ).json()["missing"]
         )
         assert publish_over_http(folder, place, token=secret).is_new
@@ -339,7 +333,7 @@ async def test_dropped_connections_are_replaced_and_the_feed_misses_nothing(post
     await feed.start()
     try:
         await asyncio.to_thread(publish, "first")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await feed.wait(0)
         with psycopg.connect(url, autocommit=True) as admin:
             admin.execute(
@@ -347,7 +341,7 @@ async def test_dropped_connections_are_replaced_and_the_feed_misses_nothing(post
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         await asyncio.to_thread(publish, "second")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(feed.changes) < 2:
                 await feed.wait(feed.number)
         assert [row.name for row in feed.changes] == ["first", "second"]

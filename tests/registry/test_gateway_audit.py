@@ -1,17 +1,12 @@
-"""The audit log of gateways in a shared store: nothing is lost, whatever the database does.
-
-`AUDIT_SECONDS=60` reads for a minute instead of two seconds.
-"""
+"""The audit log of gateways in a shared store: nothing is lost, whatever the database does."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,14 +15,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from clients import modern_request
-from registry.conftest import Postgres, publish_to
-from served import PATIENCE, SKILLWIRE, Served, environment, wait_until_ready
+from postgres import Postgres
+from registry.conftest import both_databases, publish_to
+from served import SKILLWIRE, Served, environment, wait_until_ready
 from skillwire.errors import SourceError
-from skillwire.registry import AuditLine, Publishing, Store, StoreAudit
+from skillwire.registry import AuditLine, Publishing, Store, StoreAudit, audit
 from skillwire.registry.audit import first_broken, last_numbers, read_gateways
 from trees import write_skill
-
-SECONDS = float(os.environ.get("AUDIT_SECONDS", "2"))
+from waiting import PATIENCE, eventually
 
 
 class Reader(threading.Thread):
@@ -121,10 +116,19 @@ def read_until(answers: int, urls: list[str]) -> list[Reader]:
     readers = [Reader(url, f"skill-{number % 4}") for number, url in enumerate(urls * 4)]
     for reader in readers:
         reader.start()
-    while any(reader.answers < answers for reader in readers):
-        assert all(reader.is_alive() for reader in readers)
-        time.sleep(0.01)
+    read_on(readers, answers)
     return readers
+
+
+def read_on(readers: list[Reader], answers: int) -> None:
+    """Return when each had so many more answers."""
+    enough = [reader.answers + answers for reader in readers]
+
+    def had_enough() -> bool:
+        assert all(reader.is_alive() for reader in readers)
+        return all(reader.answers >= most for reader, most in zip(readers, enough, strict=True))
+
+    eventually(had_enough)
 
 
 def stop(readers: list[Reader]) -> int:
@@ -147,12 +151,11 @@ def test_every_read_of_two_gateways_is_in_the_store_also_when_it_did_not_answer_
     publish = publish_to(store)
     with machine.gateway(url) as (first, one), machine.gateway(url) as (second, other):
         readers = read_until(20, [first, second])
-        time.sleep(SECONDS / 2)
         # Whoever publishes beside it waits for nobody's lines.
         for number in range(10):
             assert publish(f"skill-{number}").is_new
         with own_postgres.stopped():
-            time.sleep(SECONDS / 2)
+            read_on(readers, 20)
         answers = stop(readers)
         assert (ended(one), ended(other)) == (0, 0), (one.said, other.said)
 
@@ -176,12 +179,9 @@ def test_what_a_gateway_could_not_send_is_sent_by_the_next_one(
     with machine.gateway(url) as (place, served):
         readers = read_until(50, [place])
         with own_postgres.stopped():
-            until = sum(reader.answers for reader in readers) + 20
-            while sum(reader.answers for reader in readers) < until:
-                time.sleep(0.01)
+            read_on(readers, 5)
             answers = stop(readers)
-            while not machine.waiting():
-                time.sleep(0.01)
+            eventually(machine.waiting)
             served.process.send_signal(how)
             code = served.process.wait(PATIENCE)
     if how == signal.SIGTERM:
@@ -200,8 +200,9 @@ def test_what_a_gateway_could_not_send_is_sent_by_the_next_one(
     store.close()
 
 
+@both_databases
 def test_gateways_write_chains_of_their_own_into_one_log(store: Store, tmp_path: Path):
-    logs = [StoreAudit(store, tmp_path / "spool"), StoreAudit(store, tmp_path / "spool")]
+    logs = [StoreAudit(store, tmp_path / "spool", drain_seconds=PATIENCE) for _ in range(2)]
     for number in range(50):
         logs[number % 2].write("load", caller="ada", skill=f"skill://a/{number}/SKILL.md", digest="sha256:0")
     for log in logs:
@@ -219,6 +220,28 @@ def test_gateways_write_chains_of_their_own_into_one_log(store: Store, tmp_path:
     assert not list((tmp_path / "spool").rglob("*.jsonl"))
 
 
+def test_a_gateway_that_starts_beside_another_keeps_its_file(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lock = audit.try_lock
+
+    def start_another_first(descriptor: int) -> bool:
+        monkeypatch.setattr(audit, "try_lock", lock)
+        # Before it is locked, the file looks like one whose gateway has ended.
+        other = StoreAudit(store, tmp_path / "spool", drain_seconds=PATIENCE)
+        other.write("load", caller="ada", skill="skill://a/1/SKILL.md")
+        other.close()
+        return lock(descriptor)
+
+    monkeypatch.setattr(audit, "try_lock", start_another_first)
+    log = StoreAudit(store, tmp_path / "spool", drain_seconds=PATIENCE)
+    [file] = (tmp_path / "spool").rglob("*.jsonl")
+    assert file.stem == log.writer.replace(":", "_")
+    log.write("load", caller="ada", skill="skill://a/2/SKILL.md")
+    log.close()
+    assert [line.what for line in loads(store)] == ["skill://a/1/SKILL.md", "skill://a/2/SKILL.md"]
+
+
 @pytest.mark.process
 def test_lines_that_cannot_be_written_anywhere_are_counted_and_reported(
     small_disk: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -231,9 +254,7 @@ def test_lines_that_cannot_be_written_anywhere_are_counted_and_reported(
             pass
     for number in range(3):
         log.write("load", caller="ada", skill=f"skill://a/{number}/SKILL.md")
-    deadline = time.monotonic() + PATIENCE
-    while not log.problem:
-        assert time.monotonic() < deadline
+    eventually(lambda: log.problem)
     assert "No space left" in log.problem
     log.close()
     assert log.lost == 3

@@ -13,7 +13,8 @@ import httpx2 as httpx
 import pytest
 
 from clients import modern_request
-from registry.conftest import Postgres, publish_to, skill_md
+from postgres import Postgres
+from registry.conftest import publish_to, skill_md
 from registry.test_app import manifest, running, token
 from registry.test_faults import replica
 from skillwire.limits import Limits
@@ -21,13 +22,15 @@ from skillwire.registry import LintedSkill, Publishing, Role, Store, publish_ove
 from skillwire.registry import upkeep as backups
 from skillwire.registry.store import StoreBusy
 from skillwire.server import ServerOptions
+from waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.anyio
 
 PUBLISHERS = 50
 SUBSCRIBERS = 1000
 
 
+@pytest.mark.process
 @pytest.mark.slow
 async def test_fifty_publishers_on_one_replica_are_all_served(postgres: Postgres):
     url = postgres.new()
@@ -49,7 +52,7 @@ async def test_fifty_publishers_on_one_replica_are_all_served(postgres: Postgres
 
     with replica(url) as (_, place):
         base = place.removesuffix("/mcp")
-        async with httpx.AsyncClient(timeout=120) as http:
+        async with httpx.AsyncClient(timeout=PATIENCE) as http:
             await asyncio.gather(*(publish(http, number, base) for number in range(PUBLISHERS)))
             metrics = await http.get(f"{base}/metrics", headers={"authorization": f"Bearer {secret}"})
             assert metrics.status_code == 403
@@ -62,7 +65,7 @@ async def test_a_full_queue_of_publishers_is_said_at_once_and_the_client_tries_a
     secret = token(store, "ci", "acme", Role.PUBLISH)
     contents = {"SKILL.md": skill_md("pdf", "Does one thing.")}
     full = ServerOptions(limits=Limits(registry_queue=0))
-    async with running(store, options=full) as url, httpx.AsyncClient(timeout=60) as http:
+    async with running(store, options=full) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
         answer = await http.post(
             url.removesuffix("/mcp") + "/registry/v1/publish",
             files=[("manifest", (None, manifest("1.0.0", contents)))],
@@ -91,6 +94,7 @@ def test_a_client_waits_for_a_registry_that_is_busy_and_publishes_then(
     assert 4.8 <= second <= 7.2
 
 
+@pytest.mark.process
 @pytest.mark.slow
 async def test_a_thousand_subscribers_hear_a_publication(postgres: Postgres):
     url = postgres.new()
@@ -112,7 +116,7 @@ async def test_a_thousand_subscribers_hear_a_publication(postgres: Postgres):
                 return stream
 
         writers: list[asyncio.StreamWriter] = []
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(5 * PATIENCE):
             streams = await asyncio.gather(*map(subscribe, range(SUBSCRIBERS)))
             publishing = threading.Thread(target=publish_to(store), args=("pdf",))
             publishing.start()

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from command_line import Run
-from registry.conftest import Publish, skill_md
+from registry.conftest import Publish, both_databases, skill_md
 from registry.test_app import folder, manifest, running, token
 from scanning import BAD, HEAD, clean_machine, example, table, write_policy
 from skillwire.errors import FormatError, LimitExceeded, PolicyRefused, SourceError, VersionConflict
@@ -34,6 +34,7 @@ from skillwire.registry.publications import publication_of
 from skillwire.registry.queries import SkillQueries
 from skillwire.registry.schema import blobs, namespace_files, namespaces
 from skillwire.skill import digest_of, parse_uri
+from waiting import PATIENCE
 
 
 def listed_version(store: Store, name: str = "pdf") -> object:
@@ -58,6 +59,7 @@ def counted_bytes(store: Store) -> int:
         ).scalar_one()
 
 
+@both_databases
 @pytest.mark.parametrize(
     ("releases", "listed"),
     [
@@ -74,6 +76,7 @@ def test_a_channel_moves_forward_by_itself(store: Store, publish: Publish, relea
     assert listed_version(store) == done.listed == listed
 
 
+@both_databases
 def test_a_channel_moves_back_only_if_it_is_told_from_where(store: Store, publish: Publish):
     publish("pdf", "2.0.0")
     with pytest.raises(VersionConflict, match=r"in version 2\.0\.0, not in 1\.9"):
@@ -85,6 +88,7 @@ def test_a_channel_moves_back_only_if_it_is_told_from_where(store: Store, publis
     assert listed_version(store) == "1.9.1"
 
 
+@both_databases
 def test_what_a_namespace_published_is_counted_once_however_many_versions_share_it(
     store: Store, publish: Publish
 ):
@@ -101,6 +105,7 @@ def test_what_a_namespace_published_is_counted_once_however_many_versions_share_
     assert list(backups.damage(store)) == []
 
 
+@both_databases
 def test_a_quota_counts_what_is_published_and_what_the_same_publisher_sent(store: Store, publish: Publish):
     publishing = Publishing(store)
     publishing.set_namespace("acme", quota_bytes=3_000, by="test")
@@ -115,6 +120,7 @@ def test_a_quota_counts_what_is_published_and_what_the_same_publisher_sent(store
     assert published_bytes(store) == counted_bytes(store) < 3_000
 
 
+@both_databases
 def test_files_that_were_sent_and_not_published_are_listed_and_dropped(store: Store):
     publishing = Publishing(store)
     publishing.upload("acme", [b"one", b"two"], by="token:ci")
@@ -126,6 +132,7 @@ def test_files_that_were_sent_and_not_published_are_listed_and_dropped(store: St
     assert publishing.prune(keep=1, by="test") == (0, 2)
 
 
+@both_databases
 def test_what_one_publisher_sent_another_cannot_publish(store: Store):
     publishing = Publishing(store)
     data = skill_md("pdf", "Does one thing.")
@@ -137,6 +144,7 @@ def test_what_one_publisher_sent_another_cannot_publish(store: Store):
     assert publishing.missing(draft, by="token:other") == []
 
 
+@both_databases
 def test_a_deleted_version_comes_back_with_the_same_files_and_no_others(store: Store, publish: Publish):
     for release in ("1.0.0", "2.0.0"):
         publish("pdf", release, files={"a.md": release.encode()})
@@ -148,6 +156,7 @@ def test_a_deleted_version_comes_back_with_the_same_files_and_no_others(store: S
     assert listed_version(store) == "2.0.0"
 
 
+@both_databases
 def test_pruning_reports_as_it_goes_and_continues_after_an_interruption(
     store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ):
@@ -176,6 +185,7 @@ def test_pruning_reports_as_it_goes_and_continues_after_an_interruption(
     assert first_broken(store) is None
 
 
+@both_databases
 def test_a_damaged_file_is_an_error_and_never_an_answer(
     store: Store, publish: Publish, caplog: pytest.LogCaptureFixture
 ):
@@ -195,6 +205,7 @@ def test_a_damaged_file_is_an_error_and_never_an_answer(
     assert catalog.read(parse_uri("skill://acme/pdf/SKILL.md"))
 
 
+@both_databases
 def test_a_restored_registry_counts_files_as_before(
     store: Store, publish: Publish, tmp_path_factory: pytest.TempPathFactory
 ):
@@ -220,6 +231,7 @@ def test_a_restored_registry_counts_files_as_before(
     copy.close()
 
 
+@both_databases
 def test_a_file_cannot_lie_below_another_file(store: Store, publish: Publish):
     with pytest.raises(FormatError, match="lies below a file"):
         publish("pdf", files={"SKILL.md/x": b"one"})
@@ -293,7 +305,7 @@ async def test_over_http_the_policy_of_the_registrys_machine_answers_with_403_an
     secret = token(store, "writer", "acme", Role.PUBLISH)
     write_policy(tmp_path, '[sources]\ndeny = ["*/pdf"]')
     skills = {name: read_skill(folder(tmp_path / "skills", name, {})) for name in ("pdf", "letters")}
-    async with running(store) as url, httpx.AsyncClient(timeout=60) as client:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
 
         def send(name: str) -> Published:
             return publish_over_http(skills[name], url, namespace="acme", token=secret)

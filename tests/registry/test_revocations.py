@@ -19,7 +19,7 @@ from command_line import Ended, Run, approved, new_user
 from gateways import joined, make_gateway, text_of
 from interop.processes import SKILLWIRE, listening
 from publishers import new_key
-from registry.conftest import Publish, publish_to
+from registry.conftest import Publish, both_databases, publish_to
 from registry.test_app import folder, running, subscriber, token
 from server.test_notifications import Heard, modern
 from skillwire.errors import (
@@ -40,6 +40,7 @@ from skillwire.registry.endpoints import FEED_PATH, Revocations, next_list
 from skillwire.registry.queries import SkillQueries
 from skillwire.skill import digest_of, parse_uri
 from skillwire.trust import ApprovalMode
+from waiting import PATIENCE
 
 KEY = new_key()
 PUBLIC = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
@@ -61,6 +62,7 @@ def marks(store: Store) -> dict[str, object]:
 # What is refused
 
 
+@both_databases
 @pytest.mark.anyio
 @pytest.mark.process
 async def test_a_revoked_version_is_listed_with_the_reason_and_served_in_no_way(
@@ -75,7 +77,7 @@ async def test_a_revoked_version_is_listed_with_the_reason_and_served_in_no_way(
     why = "acme/pdf 1.0.0 is revoked: leaks keys"
     async with (
         running(store) as url,
-        httpx.AsyncClient(timeout=30) as http,
+        httpx.AsyncClient(timeout=PATIENCE) as http,
         subscriber(url, secret, "2026-07-28") as (client, heard),
     ):
         base = url.removesuffix("/mcp")
@@ -115,7 +117,7 @@ async def test_a_revoked_version_is_listed_with_the_reason_and_served_in_no_way(
 
 async def until_told(heard: Heard) -> None:
     """Wait until a client was told that the listing changed."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while "resources/list_changed" not in heard.words:
             await heard.more()
 
@@ -151,6 +153,7 @@ def test_nothing_with_a_revoked_digest_is_published_or_promoted(store: Store, pu
     assert publish("letters", files={"x.md": b"bad"}).is_new
 
 
+@both_databases
 def test_a_file_revokes_every_version_that_has_it_and_each_reason_is_taken_back_alone(
     store: Store, publish: Publish
 ) -> None:
@@ -286,6 +289,7 @@ def test_a_list_that_hosts_would_not_read_is_not_signed(
         sign(store)
 
 
+@both_databases
 def test_a_restored_registry_refuses_the_same_and_serves_the_same_list(
     store: Store, publish: Publish, tmp_path: Path
 ) -> None:
@@ -340,9 +344,9 @@ async def test_every_replica_refuses_at_once_what_one_was_told_to_revoke(
             await until_told(heard)
             error = await refusal(client, "resources/read", uri=PINNED)
             assert error.message == "acme/pdf 1.0.0 is revoked: leaks keys"
-            async with httpx.AsyncClient(timeout=30) as http:
+            async with httpx.AsyncClient(timeout=PATIENCE) as http:
                 lists: set[bytes] = set()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(PATIENCE):
                     while len(lists) != 1 or b"leaks keys" not in next(iter(lists)):
                         answers = [await http.get(at.removesuffix("/mcp") + FEED_PATH) for at in (one, other)]
                         lists = {answer.content for answer in answers if answer.status_code == 200}
@@ -388,11 +392,11 @@ async def test_what_a_registry_revokes_a_host_refuses_within_a_minute_wherever_i
         """Revoke and sign, until the registry serves the list with this serial."""
         key = ("--sign", tmp_path / "security.pem", "--store", f"{store.url}")
         assert (await cli("registry", "revoke", *words, *key)).code == 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while b'"serial":%d' % serial not in (await http.get(feed)).content:
                 pass
 
-    async with running(store) as url, httpx.AsyncClient(timeout=30) as http:
+    async with running(store) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
         feed = url.removesuffix("/mcp") + FEED_PATH
         config = tmp_path / "xdg_config_home/skillwire/skillwire.toml"
         config.parent.mkdir(parents=True)

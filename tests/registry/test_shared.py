@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from consent_contract import ConsentContract, ConsentFaults, MakeBackend, Place
-from registry.conftest import Postgres, publish_to
+from postgres import Postgres
+from registry.conftest import publish_to
 from skillwire import ApprovalRequired, SkillHost, SkillServer
 from skillwire.consent import ConsentBackend
 from skillwire.errors import SourceError

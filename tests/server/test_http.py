@@ -15,12 +15,13 @@ import httpx2 as httpx
 import pytest
 
 from clients import both_eras, call, connected, refusal
-from served import INITIALIZE, INITIALIZED, PATIENCE, serving, serving_http
+from served import INITIALIZE, INITIALIZED, serving, serving_http
 from skillwire import SkillServer, SourceError
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.server import Address, HttpServer, parse_address
 from skillwire.version import VERSION
 from trees import write_skill
+from waiting import PATIENCE
 
 TOKEN = "skw_0123456789abcdefghijklmnop"
 MODERN = {

@@ -22,10 +22,11 @@ from mcp import StdioServerParameters
 
 from clients import both_eras, call, connected
 from fast_path_calls import body
-from served import INITIALIZE, INITIALIZED, PATIENCE, SKILLWIRE, Served, environment, serving, serving_stdio
+from served import INITIALIZE, INITIALIZED, SKILLWIRE, Served, environment, serving, serving_stdio
 from skillwire.limits import DEFAULT_LIMITS
 from skillwire.skill import digest_of
 from trees import write_skill
+from waiting import PATIENCE
 
 BIG = 3_000_000
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from scanning import BAD, clean_machine, example, table, write_policy
-from served import PATIENCE, SKILLWIRE, environment, serving
+from served import SKILLWIRE, environment, serving
 from simulator import Simulator
 from skillwire.consent import State
 from skillwire.host import LocalDirectory
@@ -25,6 +25,7 @@ from trees import write_skill
 from ui import samples
 from ui.browser import Browser, Tab
 from ui.conftest import Served, served
+from waiting import PATIENCE
 
 pytestmark = [pytest.mark.process, pytest.mark.peer]
 ROOT = Path(__file__).parents[2]

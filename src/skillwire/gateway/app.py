@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -70,6 +71,8 @@ class GatewayOptions:
     """Whether callers get the tool that runs scripts of skills in the sandbox: see `gateway.scripts`."""
     answer_seconds: float = 300.0
     """A question without an answer by then counts as a no."""
+    clock: Callable[[], float] = time.monotonic
+    """In seconds: tells how soon an answer came, and how old a question is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,9 @@ class Gateway:
         from skillwire.gateway.elicitation import ApprovalElicitor
 
         options = self.options
-        return ApprovalElicitor(self._approvals, page=options.page, answer_seconds=options.answer_seconds)
+        return ApprovalElicitor(
+            self._approvals, page=options.page, answer_seconds=options.answer_seconds, now=options.clock
+        )
 
     async def __aenter__(self) -> Self:
         """Begin with what the servers listed the last time, and connect. A request for a skill waits until

@@ -282,9 +282,11 @@ class StoreAudit:
     def _send_lines(self) -> None:
         spools = [self._spool, *self._left_behind()]
         while time.monotonic() < self._end:
+            # Asked first: a line that is written after the look at the files must not end this.
+            is_last = self._closing.is_set() and not self._writing.is_alive()
             spool = next((one for one in spools if one.unsent), None)
             if spool is None:
-                if self._closing.is_set() and not self._writing.is_alive():
+                if is_last:
                     return
                 self._news.wait(_RETRY_SECONDS)
                 self._news.clear()
@@ -363,17 +365,22 @@ class _Spool:
 
     @classmethod
     def create(cls, path: Path) -> _Spool:
-        os.close(os.open(path, CREATE, 0o600))
-        descriptor = os.open(path, _OPEN)
-        try_lock(descriptor)
-        return cls(path, descriptor, threading.Lock())
+        while True:
+            with suppress(FileExistsError):
+                os.close(os.open(path, CREATE, 0o600))
+            with suppress(FileNotFoundError):
+                descriptor = os.open(path, _OPEN)
+                # Before it was locked, another gateway may have removed it as one that was left behind.
+                if try_lock(descriptor) and _is_at(path, descriptor):
+                    return cls(path, descriptor, threading.Lock())
+                os.close(descriptor)
 
     @classmethod
     def adopt(cls, path: Path) -> _Spool | None:
         """A file whose process ended, or `None`."""
         descriptor = os.open(path, _OPEN)
         # Its process may have replaced it just now: then the lock is that of a file that is gone.
-        if not try_lock(descriptor) or not os.path.samestat(os.fstat(descriptor), path.stat()):
+        if not try_lock(descriptor) or not _is_at(path, descriptor):
             os.close(descriptor)
             return None
         spool = cls(path, descriptor, threading.Lock(), end=os.fstat(descriptor).st_size)
@@ -450,3 +457,11 @@ class _Spool:
         os.close(self.descriptor)
         with suppress(OSError):
             self.path.unlink()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file is still the one at this path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
