@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract.driver import Driver, Script, agrees, declines
 
 import simulator
+from adapters.contract.driver import Driver, Script, agrees, declines
 from environments import bubblewrap
 from scanning import clean_machine, write_policy
 from simulator import Simulator, agree, make_host, opened
