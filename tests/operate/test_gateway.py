@@ -40,7 +40,7 @@ from skillwire.registry.audit import first_broken, read_gateways
 from skillwire.wire import EXTENSION_ID
 from trees import write_skill
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow, pytest.mark.peer]
 
 
 @dataclass

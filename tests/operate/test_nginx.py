@@ -27,7 +27,7 @@ from skillwire.limits import DEFAULT_LIMITS
 from skillwire.registry import Role, publish_over_http, read_skill
 from trees import write_skill
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow, pytest.mark.peer]
 
 
 @dataclass

@@ -43,6 +43,7 @@ def database(folder: Path) -> Iterator[Database]:
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.peer
 def test_the_page_leads_from_an_empty_database_to_a_restored_backup(folder: Path, database: Database):
     """The commands of the page, in its order, with the paths and addresses of this test."""
     shims = folder / "bin"
@@ -117,6 +118,7 @@ def _names(database: Database, name: str) -> list[str]:
 
 
 @pytest.mark.process
+@pytest.mark.peer
 def test_the_units_are_what_systemd_accepts(tmp_path: Path):
     units = {file.name.replace("@", "@8001"): file.read_text("utf-8") for file in FILES.glob("*.service")}
     assert len(units) == 2
