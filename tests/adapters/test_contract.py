@@ -44,9 +44,16 @@ def test_every_adapter_is_held_to_the_contract() -> None:
     assert adapters <= set(ADAPTERS)
 
 
-@pytest.mark.parametrize(
-    "file", sorted((HERE.parent.parent / "src/skillwire/adapters").glob("*.py")), ids=str
-)
-def test_an_adapter_is_small(file: Path) -> None:
-    if file.stem != "calls":  # What all adapters share.
-        assert len(file.read_text("utf-8").splitlines()) < 150
+@pytest.mark.anyio
+@pytest.mark.parametrize("adapter", ["anthropic", "fastmcp", "openai", "pydantic_ai"])
+async def test_a_framework_of_the_development_environment_gets_what_was_approved_and_verified(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three checks of the contract; `make peers` has all, for all frameworks."""
+    from adapters.contract import checks
+    from adapters.contract.driver import driver_of
+
+    driver = driver_of(adapter, monkeypatch)
+    await checks.test_a_host_with_ask_asks_there_and_the_text_arrives_fenced(driver, tmp_path / "asks")
+    await checks.test_a_no_loads_nothing_and_the_run_continues(driver, tmp_path / "declines")
+    await checks.test_a_lying_server_is_refused(driver, tmp_path / "lies")

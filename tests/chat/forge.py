@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import runpy
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from folder_server import in_thread
 from skillwire.chat.demo import Move, file_call, load_call
 
 SERVER = Path(__file__).parents[2] / "examples/scenarios/pr-review/server.py"
@@ -19,6 +24,15 @@ STEPS: Sequence[tuple[str, dict[str, Any]]] = (
     ("finish_review", {"review": 41, "verdict": "request_changes"}),
 )
 SHORT_CUT = ("post_review", {"number": 7, "text": "Fine.", "verdict": "approve"})
+
+
+@contextmanager
+def serving_forge(log: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
+    """The URL of the forge, served by this process; its calls are written to `log`."""
+    monkeypatch.setenv("FORGE_LOG", str(log))
+    module: Any = runpy.run_path(str(SERVER))
+    with in_thread(module["server"].streamable_http_app()) as url:
+        yield f"{url}/mcp"
 
 
 def next_move(told: str, tools: Sequence[str], results: Sequence[str]) -> Move:

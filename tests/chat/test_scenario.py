@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from chat.forge import SERVER, TASK, criteria, next_move
-from folder_server import in_thread
+from chat.forge import SERVER, TASK, criteria, next_move, serving_forge
 from simulator import agree, make_host
 from skillwire.chat import ChatSession
 from skillwire.chat.demo import Move, scripted_model
 from skillwire.host import ServerConfig, ToolRequest
 from skillwire.host.styles import all_styles
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.anyio
 STYLES = [style.name for style in all_styles()]
-
-
-def forge(log: Path) -> ServerConfig:
-    env = {"FORGE_LOG": str(log), "PATH": os.environ.get("PATH", "")}
-    return ServerConfig(command=(sys.executable, str(SERVER)), env=env, connect_seconds=60)
 
 
 async def allow(request: ToolRequest) -> bool:
@@ -51,24 +43,30 @@ def one_move(told: str, tools: Sequence[str], results: Sequence[str]) -> Sequenc
     return [next_move(told, tools, results)]
 
 
-@pytest.mark.parametrize("style", STYLES)
-async def test_a_review_meets_the_five_criteria_over_stdio(style: str, tmp_path: Path) -> None:
-    answer = await review(tmp_path, forge(tmp_path / "log"), style)
-    assert criteria(tmp_path / "log") == dict.fromkeys(criteria(tmp_path / "log"), True), answer
-    assert answer == "The review was submitted."
+@pytest.mark.process
+async def test_a_review_meets_the_five_criteria_over_stdio(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    env = {"FORGE_LOG": str(log), "PATH": os.environ.get("PATH", "")}
+    server = ServerConfig(command=(sys.executable, str(SERVER)), env=env, connect_seconds=60)
+    assert await review(tmp_path, server, "spec") == "The review was submitted."
+    assert criteria(log) == dict.fromkeys(criteria(log), True)
 
 
 @pytest.mark.parametrize("style", STYLES)
 async def test_a_review_meets_the_five_criteria_over_http(
     style: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FORGE_LOG", str(tmp_path / "log"))
-    module: Any = runpy.run_path(str(SERVER))
-    with in_thread(module["server"].streamable_http_app()) as url:
-        await review(tmp_path, f"{url}/mcp", style)
-    assert criteria(tmp_path / "log") == dict.fromkeys(criteria(tmp_path / "log"), True)
+    log = tmp_path / "log"
+    with serving_forge(log, monkeypatch) as url:
+        answer = await review(tmp_path, url, style)
+    assert criteria(log) == dict.fromkeys(criteria(log), True), answer
+    assert answer == "The review was submitted."
 
 
-async def test_without_the_skill_the_model_takes_the_short_cut(tmp_path: Path) -> None:
-    await review(tmp_path, forge(tmp_path / "log"), "spec", skills=False)
-    assert criteria(tmp_path / "log") == dict.fromkeys(criteria(tmp_path / "log"), False)
+async def test_without_the_skill_the_model_takes_the_short_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    with serving_forge(log, monkeypatch) as url:
+        await review(tmp_path, url, "spec", skills=False)
+    assert criteria(log) == dict.fromkeys(criteria(log), False)

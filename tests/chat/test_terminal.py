@@ -1,4 +1,8 @@
-"""`skillwire chat` as a person and as a program use it: on a pseudo-terminal, and with -p."""
+"""`skillwire chat` as a person and as a program use it: on a pseudo-terminal, and with -p.
+
+What is said and asked only on a terminal, and the pipes of a program, need a process. The rest is asserted in
+this one.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from chat.forge import SERVER
+from chat.forge import SERVER, serving_forge
+from command_line import Run, new_user
 from environments import bubblewrap
 from scripted_model import ScriptedModel, serving, text_of, tool_names
 from terminals import SKILLWIRE, Terminal
 
-pytestmark = pytest.mark.process
 
-
+@pytest.mark.process
 def test_a_person_tries_the_demo(tmp_path: Path) -> None:
     terminal = Terminal("chat", "--demo", env={"HOME": str(tmp_path)}, cwd=tmp_path)
     terminal.wait_for("Try: write release notes")
@@ -36,6 +40,7 @@ def test_a_person_tries_the_demo(tmp_path: Path) -> None:
     assert terminal.end() == 0
 
 
+@pytest.mark.process
 def test_a_no_is_told_to_the_model_and_ctrl_d_ends_the_session(tmp_path: Path) -> None:
     terminal = Terminal("chat", "--demo", "--plain", env={"HOME": str(tmp_path)}, cwd=tmp_path)
     terminal.wait_for("Type a message, or /help.")
@@ -48,6 +53,7 @@ def test_a_no_is_told_to_the_model_and_ctrl_d_ends_the_session(tmp_path: Path) -
     assert terminal.end() == 0
 
 
+@pytest.mark.process
 def test_a_tool_is_asked_about_and_ctrl_c_stops_only_the_answer(tmp_path: Path) -> None:
     script = [
         lambda results: ("forge__get_pull_request", {"number": 7}),
@@ -100,6 +106,7 @@ KINDS = {
 TURNS = 200
 
 
+@pytest.mark.process
 def test_two_hundred_turns_with_a_flapping_and_a_hostile_server_leave_the_terminal_clean_and_memory_flat(
     tmp_path: Path,
 ) -> None:
@@ -171,7 +178,13 @@ def test_two_hundred_turns_with_a_flapping_and_a_hostile_server_leave_the_termin
         assert history.read_text() == kept
 
 
-def run(*arguments: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def use(service: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the commands of this test use this model service."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", service.key)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", service.url)
+
+
+def run_command(*arguments: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [SKILLWIRE, "chat", *arguments],
         env={"PATH": "/usr/bin:/bin", **env, "HOME": str(home)},
@@ -184,8 +197,9 @@ def run(*arguments: str, home: Path, **env: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.process
 def test_one_task_prints_a_json_line_for_each_event_and_asks_nobody(tmp_path: Path) -> None:
-    done = run("--demo", "-p", "write release notes", "--output-format", "stream-json", home=tmp_path)
+    done = run_command("--demo", "-p", "write release notes", "--output-format", "stream-json", home=tmp_path)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 7, done.stderr
     assert {
@@ -200,21 +214,18 @@ def test_one_task_prints_a_json_line_for_each_event_and_asks_nobody(tmp_path: Pa
     ("allowed", "code", "said"), [(True, 0, "Read."), (False, 7, "allow it with --allow-tool")]
 )
 def test_a_tool_runs_in_a_task_only_if_it_was_allowed(
-    tmp_path: Path, allowed: bool, code: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, allowed: bool, code: int, said: str
 ) -> None:
     script = [lambda results: ("forge__get_pull_request", {"number": 7}), lambda results: "Read."]
     log = tmp_path / "log"
-    with serving(ScriptedModel(script)) as service:
-        done = run(
-            *("--model", "anthropic:m", "--no-config", "-p", "read it"),
-            *("--server", f"forge=env FORGE_LOG={log} {sys.executable} {SERVER}"),
-            *(["--allow-tool", "forge/get_pull_request"] if allowed else []),
-            home=tmp_path,
-            ANTHROPIC_API_KEY=service.key,
-            ANTHROPIC_BASE_URL=service.url,
-        )
-    assert done.returncode == code, done.stderr
-    assert said in done.stdout + done.stderr
+    new_user(tmp_path, monkeypatch)
+    with serving(ScriptedModel(script)) as service, serving_forge(log, monkeypatch) as url:
+        use(service, monkeypatch)
+        options = ["--allow-tool", "forge/get_pull_request"] if allowed else []
+        task = ("--model", "anthropic:m", "--no-config", "-p", "read it")
+        done = run("chat", *task, "--server", f"forge={url}", *options)
+    assert done.code == code, done.err
+    assert said in done.out + done.err
     assert log.exists() is allowed
 
 
@@ -230,15 +241,22 @@ def test_a_tool_runs_in_a_task_only_if_it_was_allowed(
         (("--demo", "-p", "x", "--style", "nope"), "--style"),
     ],
 )
-def test_a_wrong_call_is_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    done = run(*(arguments or ("--demo",)), home=tmp_path)
-    assert done.returncode != 0
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_a_wrong_call_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    new_user(tmp_path, monkeypatch)
+    done = run("chat", *(arguments or ("--demo",)))
+    assert done.code != 0
+    assert message in done.err
+    assert done.err.count("\n") == 1
 
 
-def test_a_script_runs_in_the_sandbox_after_a_yes_and_not_without_a_person(tmp_path: Path) -> None:
-    scripts = tmp_path / ".agents/skills/count/scripts"
+@pytest.mark.process
+def test_a_script_runs_in_the_sandbox_after_a_yes_and_not_without_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    work = new_user(tmp_path, monkeypatch)
+    scripts = tmp_path / "home/.agents/skills/count/scripts"
     scripts.mkdir(parents=True)
     skill = "---\nname: count\ndescription: Counts. Use when asked.\n---\nRun scripts/count.py.\n"
     (scripts.parent / "SKILL.md").write_text(skill)
@@ -249,18 +267,14 @@ def test_a_script_runs_in_the_sandbox_after_a_yes_and_not_without_a_person(tmp_p
         lambda results: f"It says {results[1]}",
     ]
     with serving(ScriptedModel(script)) as service:
-        env = {
-            "HOME": str(tmp_path),
-            "PATH": f"{bubblewrap().parent}:/usr/bin:/bin",
-            "ANTHROPIC_API_KEY": service.key,
-            "ANTHROPIC_BASE_URL": service.url,
-        }
-        task = ("--model", "anthropic:m", "--no-config", "-p", "count")
-        alone = run(*task, home=tmp_path, **env)
-        assert alone.returncode == 7, alone.stderr
-        assert "the script scripts/count.py of count needs a grant" in alone.stderr
-        assert "counted 42" not in alone.stdout
-        terminal = Terminal("chat", "--model", "anthropic:m", "--no-config", env=env, cwd=tmp_path)
+        use(service, monkeypatch)
+        monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/bin:/bin")
+        task = ("chat", "--model", "anthropic:m", "--no-config", "-p", "count")
+        alone = run(*task)
+        assert alone.code == 7, alone.err
+        assert "the script scripts/count.py of count needs a grant" in alone.err
+        assert "counted 42" not in alone.out
+        terminal = Terminal("chat", "--model", "anthropic:m", "--no-config", cwd=work)
         terminal.wait_for("Type a message, or /help.")
         terminal.type("count\r")
         terminal.wait_for("Allow it? ")
@@ -269,11 +283,12 @@ def test_a_script_runs_in_the_sandbox_after_a_yes_and_not_without_a_person(tmp_p
         terminal.wait_for("requests")
         terminal.type("/quit\r")
         assert terminal.end() == 0
-        granted = run(*task, home=tmp_path, **env)
-        assert granted.returncode == 0, granted.stderr
-        assert "counted 42" in granted.stdout
+        granted = run(*task)
+        assert granted.code == 0, granted.err
+        assert "counted 42" in granted.out
 
 
+@pytest.mark.process
 def test_the_recording_of_the_readme_shows_what_the_demo_prints() -> None:
     pytest.importorskip("pyte")
     from tools.pictures import TARGET, animation, recording
@@ -282,6 +297,7 @@ def test_the_recording_of_the_readme_shows_what_the_demo_prints() -> None:
     assert drawn == (TARGET / "chat.svg").read_text("utf-8"), "run python -m tools.pictures"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("package", ["pydantic_ai", "prompt_toolkit"])
 def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path, package: str) -> None:
     hide = (
@@ -290,6 +306,6 @@ def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path, packa
         f"util.find_spec = lambda name, *rest: None if name == {package!r} else find(name, *rest)",
     )
     (tmp_path / "sitecustomize.py").write_text("\n".join(hide))
-    done = run("--demo", "-p", "x", home=tmp_path, PYTHONPATH=str(tmp_path))
+    done = run_command("--demo", "-p", "x", home=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 4
     assert done.stderr == f"skillwire: skillwire chat needs the package {package}: pip install '.[chat]'\n"

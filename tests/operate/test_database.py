@@ -155,6 +155,7 @@ async def test_replicas_follow_the_database_to_its_standby(own_postgres: Postgre
         shutil.rmtree(standby, ignore_errors=True)
 
 
+@pytest.mark.peer
 async def test_no_request_fails_behind_a_pooler_and_changes_are_seen(
     database: Database, pooled: str, tmp_path: Path
 ):

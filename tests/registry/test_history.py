@@ -420,6 +420,7 @@ def cluster_of(postgres: Postgres, disk: Path | None) -> Iterator[Cluster]:
 @pytest.mark.peer
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.peer
 def test_what_was_acknowledged_holds_after_everything_went_wrong(
     own_postgres: Postgres, disk: Path | None, monkeypatch: pytest.MonkeyPatch
 ):

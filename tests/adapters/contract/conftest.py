@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import simulator
+from adapters.contract.driver import driver_of
 
 ADAPTERS = sorted(
     file.stem.removeprefix("drive_") for file in (Path(__file__).parent / "drivers").glob("drive_*.py")
@@ -27,10 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def driver(adapter: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    found = importlib.import_module(f"contract.drivers.drive_{adapter}")
-    if hasattr(found, "through"):  # An adapter of servers: the simulated ones are reached through it.
-        monkeypatch.setattr(simulator, "ServerConfig", found.through)
-    return found
+    return driver_of(adapter, monkeypatch)
 
 
 @pytest.fixture

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Protocol
 
+import pytest
+
+import simulator
 from skillwire.host import ServerTool, SkillHost
 
 Move = str | tuple[str, dict[str, Any]]
@@ -69,3 +73,11 @@ class Driver(Protocol):
     def run_sync(self, host: SkillHost, script: Script, user: Answer = agrees) -> str:
         """The same, with the synchronous API of the framework."""
         ...
+
+
+def driver_of(adapter: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The driver of an adapter, which needs the package of its framework."""
+    driver = import_module(f"adapters.contract.drivers.drive_{adapter}")
+    if hasattr(driver, "through"):  # An adapter of servers: the simulated ones are reached through it.
+        monkeypatch.setattr(simulator, "ServerConfig", driver.through)
+    return driver

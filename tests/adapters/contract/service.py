@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.driver import Move, Script
-
+from adapters.contract.driver import Move, Script
 from scripted_model import ScriptedModel
 
 

@@ -17,8 +17,8 @@ from agent_framework import (
     Message,
     SkillsProvider,
 )
-from contract.driver import Answer, Script, agrees
 
+from adapters.contract.driver import Answer, Script, agrees
 from skillwire.adapters.agent_framework import HostSkills, HostSkillsSource
 from skillwire.host import SkillHost
 

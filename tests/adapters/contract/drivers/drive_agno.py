@@ -12,8 +12,8 @@ from agno.agent import Agent
 from agno.db.in_memory import InMemoryDb
 from agno.models.base import Model
 from agno.models.response import ModelResponse
-from contract.driver import Answer, Script, agrees
 
+from adapters.contract.driver import Answer, Script, agrees
 from skillwire.adapters.agno import HostSkills
 from skillwire.host import SkillHost
 

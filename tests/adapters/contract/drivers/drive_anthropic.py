@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from anthropic import Anthropic, AsyncAnthropic
-from contract.driver import Answer, Script, agrees
-from contract.service import service_for
 
+from adapters.contract.driver import Answer, Script, agrees
+from adapters.contract.service import service_for
 from scripted_model import serving
 from skillwire.adapters.anthropic import answer_tool_calls, tools_for
 from skillwire.host import SkillHost

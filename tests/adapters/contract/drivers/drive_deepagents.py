@@ -6,11 +6,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from contract.driver import Script
-from contract.drivers import drive_langchain as langchain
 from deepagents import create_deep_agent
 from langgraph.checkpoint.memory import InMemorySaver
 
+from adapters.contract.driver import Script
+from adapters.contract.drivers import drive_langchain as langchain
 from skillwire.adapters.langchain import SkillMiddleware
 from skillwire.host import SkillHost
 

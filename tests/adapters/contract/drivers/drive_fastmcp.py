@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.driver import Answer, Script, agrees
 from fastmcp import Client
 from mcp.server.mcpserver import MCPServer
 
+from adapters.contract.driver import Answer, Script, agrees
 from skillwire.adapters.calls import all_tools
 from skillwire.adapters.fastmcp import server_behind
 from skillwire.host import ServerConfig, SkillHost

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from contract.driver import Answer, Script, agrees
 from google.adk.agents import LlmAgent
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
@@ -16,6 +15,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
+from adapters.contract.driver import Answer, Script, agrees
 from skillwire.adapters.google_adk import HostToolset
 from skillwire.host import SkillHost
 

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from contract.driver import Answer, Script, agrees
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
@@ -16,6 +15,7 @@ from langchain_core.runnables import Runnable
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
+from adapters.contract.driver import Answer, Script, agrees
 from skillwire.adapters.langchain import SkillMiddleware
 from skillwire.host import SkillHost
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.driver import Answer, Script, agrees
-from contract.service import service_for
 from openai import AsyncOpenAI, OpenAI
 
+from adapters.contract.driver import Answer, Script, agrees
+from adapters.contract.service import service_for
 from scripted_model import serving
 from skillwire.adapters.openai import answer_chat, chat_tools
 from skillwire.host import SkillHost

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from agents import Agent, Model, ModelResponse, Runner, Usage, set_tracing_disabled
-from contract.driver import Answer, Script, agrees
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
+from adapters.contract.driver import Answer, Script, agrees
 from skillwire.adapters.openai_agents import AgentSkills
 from skillwire.host import SkillHost
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.driver import Answer, Script, agrees
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from adapters.contract.driver import Answer, Script, agrees
 from skillwire.adapters.pydantic_ai import SkillToolset
 from skillwire.host import SkillHost
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import signatures
+
 from skillwire.trust import check_signature
 
 

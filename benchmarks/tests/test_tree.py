@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.tree import SKILL_MD_BYTES, make_skill, write_tree
 
-from trees import scanned
+from skillwire.sources import DirectorySource
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -73,7 +73,8 @@ def test_a_complete_tree_is_not_written_again(tmp_path: Path) -> None:
 
 def test_every_skill_is_one_that_skillwire_serves(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "tree", 60)
-    source = scanned([tree.root])
+    source = DirectorySource([tree.root])
+    source.scan()
     assert source.problems() == ()
     served = {uri: file.resource.digest for uri, file in source.snapshot.files.items()}
     assert served == {
