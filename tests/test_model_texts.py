@@ -33,10 +33,11 @@ MODULES = (
     *(SOURCE / name for name in ("host/model.py", "host/state.py", "host/loader.py")),
     *(SOURCE / name for name in ("host/search.py", "host/approver.py", "adapters/calls.py", "errors.py")),
     *(SOURCE / name for name in ("trust/admission.py", "trust/approval.py", "trust/fence.py")),
+    *(SOURCE / name for name in ("trust/decision.py", "consent/states.py")),
     *(SOURCE / name for name in ("gateway/elicitation.py", "gateway/records.py", "gateway/view.py")),
     *(
         SOURCE / name
-        for name in ("gateway/server.py", "server/results.py", "server/tools.py", "consent/ask.py")
+        for name in ("gateway/server.py", "server/results.py", "server/tools.py", "consent/question.py")
     ),
 )
 FOR_THE_LOG = {"approve_command"}

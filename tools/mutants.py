@@ -781,7 +781,7 @@ GROUPS = (
             ("skill.seen) is Coverage.EQUAL:", "skill.seen) is not Coverage.NONE:"),
             ("is_settled = not skill.nested and not", "is_settled = not"),
             ("not skill.nested and not skill.signer_change and", "not skill.nested and"),
-            ("        if missing := missing_publisher(skill):", "        if False:"),
+            ("        if missing := _missing_publisher(skill):", "        if False:"),
             ("    if act is Purpose.OFFER:\n", "    if act is not Purpose.LIST:\n"),
             (
                 "if verdict is None or not verdict.is_signed or",
@@ -1508,25 +1508,23 @@ GROUPS = (
     ),
     Group(
         "consent-status",
-        "consent/ask.py",
-        "tests/consent/test_records.py tests/consent/test_states.py",
+        "consent/states.py",
+        "tests/consent/test_records.py tests/consent/test_states.py tests/host/test_status.py",
         (
             ("and self.reason != UNCHECKED", ""),
-            ("    if candidate.declined:\n", "    if False:\n"),
+            ("    Step.DECLINED: State.DECLINED,\n", "    Step.DECLINED: State.NOT_APPROVED,\n"),
+            ("    Step.NEVER: State.REFUSED,\n", "    Step.NEVER: State.NOT_APPROVED,\n"),
             (
                 "if decision.reason is Reason.CHANGED or candidate.signer_change:",
                 "if decision.reason is Reason.CHANGED:",
             ),
             ("State.OWN if candidate.origin.is_own else state", "state"),
-            (
-                "        if candidate.signature is not None:\n            problem",
-                "        if False:\n            problem",
-            ),
+            ("if decision.step is Step.PUBLISHER and candidate.signature is None:", "if False:"),
         ),
     ),
     Group(
-        "consent-ask",
-        "consent/ask.py",
+        "consent-question",
+        "consent/question.py",
         "tests/consent/test_records.py",
         (
             ("covered = shown if entry.resources is DYNAMIC else entry.resources", "covered = shown"),
@@ -1549,7 +1547,7 @@ GROUPS = (
     ),
     Group(
         "person",
-        "consent/ask.py",
+        "consent/asking.py",
         "tests/cli/test_person.py",
         (
             ("    if agent is not None:\n", "    if False:\n"),

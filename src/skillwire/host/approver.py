@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, partial
-from itertools import groupby
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -49,7 +48,6 @@ from skillwire.telemetry import Value, operation, skill_attributes
 from skillwire.trust import (
     MAX_BUNDLE_BYTES,
     NO_GRANTS,
-    NO_POLICY,
     NO_SIGNER,
     SIGNATURE_FILE,
     UNSIGNED,
@@ -64,7 +62,6 @@ from skillwire.trust import (
     FileChange,
     Grants,
     Origin,
-    Policy,
     Publisher,
     Purpose,
     Reason,
@@ -72,7 +69,6 @@ from skillwire.trust import (
     Scan,
     SignatureState,
     SignatureVerdict,
-    Subject,
     VerifiedFile,
     admit,
     approve,
@@ -461,53 +457,8 @@ class Approver:
         return status_of(candidate, limits=self.limits)
 
     def statuses(self, skills: Iterable[HostSkill]) -> Iterator[ApprovalStatus]:
-        """The approval status of each skill for the user, as `status` gives it.
-
-        Most skills of a large server are undecided, and differ in nothing but a sound entry: their status is
-        determined once. So it is with those that a policy permits, unless that depends on who signed or
-        approved each of them, or on a scan.
-        """
-        known: dict[tuple[Origin, bool, bool, bool], ApprovalStatus] = {}
-        required = cache(self.signatures.required)
-        every = list(skills)
-        policy = self.light_facts(every[0]).policy if every else NO_POLICY
-        is_personal = policy.asks_signers or policy.needs_team or bool(policy.thresholds)
-        doubtful = self._doubtful(policy, every)
-        for origin, group in groupby(zip(every, doubtful, strict=True), lambda pair: pair[0].origin):
-            uris, is_required = self.registry.uris(origin), bool(required(origin))
-            for skill, is_doubtful in group:
-                if is_personal or is_required or self.store.knows(self._key(skill)):
-                    yield self.status(skill)
-                    continue
-                if is_doubtful and not self.is_permitted(skill):
-                    yield self.status(skill)
-                    continue
-                like = origin, skill.enabled, skill.entry.is_dynamic, is_nested(skill.uri, uris)
-                status = known.get(like)
-                if status is None or not self._is_sound(skill):
-                    status = self.status(skill)
-                    if not status.problem:
-                        known[like] = status
-                yield status
-
-    def _is_sound(self, skill: HostSkill) -> bool:
-        try:
-            check_entry(skill.entry, limits=self.limits)
-        except SkillwireError:
-            return False
-        return True
-
-    def _doubtful(self, policy: Policy, skills: Sequence[HostSkill]) -> list[bool]:
-        """Whether a policy may refuse each of these skills."""
-        if not policy.given:
-            return [False] * len(skills)
-        sources: dict[Origin, tuple[str, ...]] = {}
-        for skill in skills:
-            if skill.origin not in sources:
-                sources[skill.origin] = self.light_facts(skill).subject.sources
-        return policy.may_refuse(
-            [Subject(entry=skill.entry, sources=sources[skill.origin]) for skill in skills]
-        )
+        """The approval status of each skill for the user."""
+        return map(self.status, skills)
 
     def is_offered(self, skill: HostSkill) -> bool:
         """Whether a model is told of a listed skill: not if a load is sure to be refused without asking."""

@@ -23,7 +23,7 @@ from skillwire.catalog import (
     render_found,
     without_copies,
 )
-from skillwire.consent.ask import ScopedCallback
+from skillwire.consent import ScopedCallback
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from skillwire.consent.ask import ScopedCallback
+from skillwire.consent import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError, SourceError
 from skillwire.host.loader import Loader
 from skillwire.host.model import Tool, ToolResult, error_words

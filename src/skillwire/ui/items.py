@@ -17,7 +17,7 @@ import anyio
 from markupsafe import Markup
 
 from skillwire.consent import State
-from skillwire.consent.ask import UNCHECKED
+from skillwire.consent.states import UNCHECKED
 from skillwire.errors import SkillwireError
 from skillwire.host import SkillReview, scan_revision
 from skillwire.install.lock import is_script
