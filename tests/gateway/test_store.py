@@ -62,7 +62,7 @@ async def test_a_full_disk_stores_no_approval_and_the_caller_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with make_gateway(tmp_path, shop=shop()) as gateway:
-        store = gateway.host.admin.approvals
+        store = gateway.host.consent
 
         async def full(*given: object, **options: object) -> None:
             from skillwire.errors import SourceError

@@ -60,7 +60,7 @@ async def test_an_answer_that_comes_after_its_deadline_is_used_for_nothing(tmp_p
     async with make_host(tmp_path, servers={"slow": config}, ask=agree) as host:
         with pytest.raises(SourceError, match=r"did not answer resources/read within 0\.2 s"):
             await host.load("notes")
-        assert (host.active(), list(host.admin.cache.files())) == ((), [])
+        assert (host.active(), list(host.cache.files())) == ((), [])
         may_answer.set()
         assert (await host.load("notes")).skill.handle == "notes"
 

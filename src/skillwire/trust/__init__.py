@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from skillwire.trust.admission import Purpose as Purpose
     from skillwire.trust.admission import admit as admit
     from skillwire.trust.admission import admit_script as admit_script
+    from skillwire.trust.admission import approval_error as approval_error
     from skillwire.trust.admission import is_outdated as is_outdated
     from skillwire.trust.admission import require as require
     from skillwire.trust.approval import ALL_GRANTS as ALL_GRANTS
@@ -109,7 +110,7 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
-        "admission": "AdmissionRequest Purpose admit admit_script is_outdated require",
+        "admission": "AdmissionRequest Purpose admit admit_script approval_error is_outdated require",
         "approval": (
             "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind Execution FileChange Grants HeldSkill "
             "Reason ResourceSet approve difference granted_tools is_nested looks_like_uri may_execute "

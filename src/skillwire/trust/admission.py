@@ -251,12 +251,17 @@ def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
     """The grants of a skill that may be loaded; raises `ApprovalRequired` for any other decision."""
     if isinstance(decision, Allowed):
         return decision.grants
-    changes = decision.changes
-    message = f"{shown_uri(uri)} from {origin} {decision.message}"
     if isinstance(decision, Denied) and decision.refusal is not None:
+        message = f"{shown_uri(uri)} from {origin} {decision.message}"
         raise PolicyRefused(message, origin=origin.label, uri=uri)
-    raise ApprovalRequired(
-        message,
+    raise approval_error(decision, uri, origin)
+
+
+def approval_error(decision: Ask | Denied, uri: SkillUri, origin: Origin) -> ApprovalRequired:
+    """The error for a skill that may not be loaded as it is."""
+    changes = decision.changes
+    return ApprovalRequired(
+        f"{shown_uri(uri)} from {origin} {decision.message}",
         reason=decision.reason,
         origin=origin.label,
         uri=uri,
