@@ -303,9 +303,8 @@ def publish(
     database = None if url is None else open_store(url)
     if database is not None and namespace is None:
         raise UsageError("a store needs --namespace NAME")
-    if policy:
-        if database is None:
-            raise UsageError("--policy is for --store: a registry obeys the policy of its own machine")
+    if policy and database is None:
+        raise UsageError("--policy is for --store: a registry obeys the policy of its own machine")
     from skillwire.host import PolicyFiles
     from skillwire.registry import PublishRules, publish_each, publish_over_http, publish_to_store
 

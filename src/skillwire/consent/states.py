@@ -114,13 +114,13 @@ _REASONS: Final[Mapping[Step, str]] = {
 def status_of(candidate: AdmissionRequest, *, limits: Limits) -> ApprovalStatus:
     """The result that a load would have, determined without loading."""
     try:
-        entry = check_entry(candidate.entry, limits=limits)
+        check_entry(candidate.entry, limits=limits)
     except SkillwireError as error:
         reason = "too large" if isinstance(error, LimitExceeded) else "broken"
         return _status(candidate, State.REFUSED, reason=reason, problem=str(error))
     # A disabled skill has a status too: what would happen on a load once it is enabled.
-    if candidate.disabled or entry is not candidate.entry:
-        candidate = replace(candidate, entry=entry, disabled=False)
+    if candidate.disabled:
+        candidate = replace(candidate, disabled=False)
     return status_for(admit(candidate.before_scan, Purpose.LOAD), candidate)
 
 

@@ -455,7 +455,7 @@ class _Request:
 
     def _is_approved(self, question: CallerQuestion) -> bool:
         decide = self._decider(question)
-        return isinstance(decide.judge(self._request(question)), Allowed)
+        return isinstance(decide.decision_on(self._request(question)), Allowed)
 
     def _request(self, question: CallerQuestion) -> AdmissionRequest:
         return self._decider(question).request(question.offer.skill, seen=question.seen)

@@ -425,7 +425,7 @@ class CallerSource(Source):
         seen = frozenset((file.uri, file.digest) for file in files)
         decide = self.decider(offer)
         request = decide.request(offer.skill, seen=seen)
-        decision = decide.judge(request)
+        decision = decide.decision_on(request)
         if isinstance(decision, Allowed) or self._lets(decision):
             return
         decide.end_outdated(offer.skill)

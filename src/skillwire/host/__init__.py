@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from skillwire.host.config.config import HostConfig as HostConfig
     from skillwire.host.config.config import load_publishers as load_publishers
     from skillwire.host.config.file import OWN_REGISTRY as OWN_REGISTRY
+    from skillwire.host.config.file import ConfigWatch as ConfigWatch
     from skillwire.host.config.file import PolicyFile as PolicyFile
+    from skillwire.host.config.file import Stamp as Stamp
     from skillwire.host.config.file import agents_may_install as agents_may_install
     from skillwire.host.config.file import chat_model as chat_model
     from skillwire.host.config.file import is_trusted as is_trusted
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     from skillwire.host.config.text import SourceText as SourceText
     from skillwire.host.config.text import with_disabled as with_disabled
     from skillwire.host.config.text import write_config as write_config
+    from skillwire.host.decide import Case as Case
     from skillwire.host.decide import Decider as Decider
     from skillwire.host.directories import DEFAULT_FOLDERS as DEFAULT_FOLDERS
+    from skillwire.host.directories import HostOrigins as HostOrigins
     from skillwire.host.directories import LocalDirectory as LocalDirectory
     from skillwire.host.directories import StatePaths as StatePaths
     from skillwire.host.directories import default_directories as default_directories
@@ -52,11 +56,13 @@ if TYPE_CHECKING:
     from skillwire.host.events import Event as Event
     from skillwire.host.events import EventKind as EventKind
     from skillwire.host.events import EventLog as EventLog
+    from skillwire.host.events import EventRecorder as EventRecorder
     from skillwire.host.events import Failure as Failure
     from skillwire.host.events import LeftOut as LeftOut
     from skillwire.host.files import OnPreview as OnPreview
     from skillwire.host.files import SkillFiles as SkillFiles
     from skillwire.host.files import SkillReader as SkillReader
+    from skillwire.host.files import VerifiedRead as VerifiedRead
     from skillwire.host.following import Following as Following
     from skillwire.host.held import Held as Held
     from skillwire.host.held import HeldSkills as HeldSkills
@@ -99,6 +105,7 @@ if TYPE_CHECKING:
     from skillwire.host.review import SkillReview as SkillReview
     from skillwire.host.rules import OriginFacts as OriginFacts
     from skillwire.host.rules import Rules as Rules
+    from skillwire.host.scanners import Fetch as Fetch
     from skillwire.host.scanners import Scans as Scans
     from skillwire.host.scripts import ScriptResult as ScriptResult
     from skillwire.host.search import SearchMatch as SearchMatch
@@ -141,9 +148,9 @@ export(
     {
         "config.config": "ConfiguredPublisher ConfiguredServer HostConfig load_publishers",
         "config.file": (
-            "OWN_REGISTRY PolicyFile agents_may_install chat_model is_trusted load_approvers "
-            "load_config load_settings parse_policy project_file read_config repository_host "
-            "site_tokens"
+            "ConfigWatch Stamp OWN_REGISTRY PolicyFile agents_may_install chat_model is_trusted "
+            "load_approvers load_config load_settings parse_policy project_file read_config "
+            "repository_host site_tokens"
         ),
         "config.server": (
             "ConfigTable Era SeenFile ServerConfig TrustedFiles UntrustedServer parse_server seen_digest"
@@ -152,13 +159,13 @@ export(
             "ConfigText ProfileText PublisherText ServerAddress ServerText SourceText with_disabled "
             "write_config"
         ),
-        "decide": "Decider",
+        "decide": "Case Decider",
         "directories": (
-            "DEFAULT_FOLDERS LocalDirectory StatePaths default_directories label_directories "
-            "origin_identities project_directory state_paths"
+            "DEFAULT_FOLDERS HostOrigins LocalDirectory StatePaths default_directories "
+            "label_directories origin_identities project_directory state_paths"
         ),
-        "events": "Event EventKind EventLog Failure LeftOut",
-        "files": "OnPreview SkillFiles SkillReader",
+        "events": "Event EventKind EventLog EventRecorder Failure LeftOut",
+        "files": "OnPreview SkillFiles SkillReader VerifiedRead",
         "following": "Following",
         "held": "Held HeldSkills",
         "host": "LoadedSkill SkillHost SlashCommand open_in_thread run_sync",
@@ -176,7 +183,7 @@ export(
         "resolve": "Resolver",
         "review": "FileComparison SkillReview",
         "rules": "OriginFacts Rules",
-        "scanners": "Scans",
+        "scanners": "Fetch Scans",
         "scripts": "ScriptResult",
         "search": "SearchMatch",
         "server_tools": "ServerTool",

@@ -152,6 +152,8 @@ class Decider:
         key = self.key(skill)
         facts = self.facts(skill)
         facts = replace(facts, seen=seen) if seen else facts
+        if not self.consent.knows(key):
+            return facts  # Most skills of a large server.
         return consider(facts, self.consent.record(key), session=self.consent.session(key))
 
     def key(self, skill: HostSkill) -> Key:
@@ -162,9 +164,9 @@ class Decider:
 
     def decision(self, skill: HostSkill) -> Decision:
         """Whether a skill may be loaded now, as far as that is known."""
-        return self.judge(self.request(skill))
+        return self.decision_on(self.request(skill))
 
-    def judge(self, request: AdmissionRequest) -> Decision:
+    def decision_on(self, request: AdmissionRequest) -> Decision:
         """The decision on a load with these facts."""
         return admit(request, Purpose.LOAD)
 

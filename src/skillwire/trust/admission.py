@@ -164,7 +164,9 @@ class AdmissionRequest:
     @property
     def signer_change(self) -> str:
         """How its signer changed; empty if it did not, or if that has not been checked."""
-        return "" if self.signature is None else signer_change(self.signer, signer_text(self.signature))
+        if self.signature is None or not self.signer:
+            return ""
+        return signer_change(self.signer, signer_text(self.signature))
 
 
 def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
