@@ -100,7 +100,7 @@ async def main():
         source = library.sources[0]
         for offer in source.offers():
             question = CallerQuestion(offer, offer.digest, tuple(offer.skill.entry.resources))
-            await source.approvals.keep(source.caller, question, how="test")
+            await source.decider(offer).keep(offer.skill, seen=question.seen, how="test")
             print(offer.skill.uri, flush=True)
 
 asyncio.run(main())

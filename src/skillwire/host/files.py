@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -116,14 +116,17 @@ class SkillReader:
         *,
         refresh: bool = False,
         retrieved: int = 0,
+        cached: Container[SkillUri] | None = None,
     ) -> VerifiedRead:
         """A file of a skill, verified (VER-1, VER-2). Nothing is cached or held.
 
         For a dynamic skill, the cache has the approved bytes. They are used while the server is unavailable,
         and for a file of an earlier draft that was read since the last change, but never with `refresh`.
-        `retrieved` is how many bytes of such a skill were retrieved before.
+        `retrieved` is how many bytes of such a skill were retrieved before. `cached` are the files of which
+        the cache has something, if that is known: it is not asked about others.
         """
-        data, is_cached = await self._bytes(origin, entry, uri, refresh=refresh)
+        is_sought = cached is None or uri in cached
+        data, is_cached = await self._bytes(origin, entry, uri, refresh=refresh, is_sought=is_sought)
         if uri != entry.uri:
             file = verify_file(entry, uri, data, origin, retrieved=retrieved, limits=self.limits)
             return VerifiedRead(file, None, is_cached)
@@ -131,14 +134,14 @@ class SkillReader:
         return VerifiedRead(skill.file, skill, is_cached)
 
     async def _bytes(
-        self, origin: Origin, entry: CheckedEntry, uri: SkillUri, *, refresh: bool
+        self, origin: Origin, entry: CheckedEntry, uri: SkillUri, *, refresh: bool, is_sought: bool
     ) -> tuple[bytes, bool]:
         """The bytes of a file, and whether they came from the cache."""
         source = self.places.source(origin)  # Refused if the origin is disabled, cached or not.
         digest: Digest | None = None
         if not origin.is_local and entry.resources is not DYNAMIC:
             digest = next(resource.digest for resource in entry.resources if resource.uri == uri)
-            if (cached := await self.cache.fetch(origin, uri, digest)) is not None:
+            if is_sought and (cached := await self.cache.fetch(origin, uri, digest)) is not None:
                 return cached, True
         elif not origin.is_local and not refresh:
             digest = self._approved_digest(origin, entry.uri, uri)
@@ -293,14 +296,17 @@ class SkillReader:
                 on_skill(skill, error)
 
         async def read(origin: Origin, previews: list[_Preview]) -> None:
+            uris = {uri for one in previews for uri in one.uris}
+            cached = frozenset[SkillUri]() if origin.is_local else await self.cache.stored(origin, uris)
             files = ((one, uri) for one in previews for uri in one.uris)
 
             async def work() -> None:
                 for one, uri in files:
                     if one.error is None:
                         try:
-                            got = await self.read_verified(origin, one.entry, uri, refresh=True)
-                            one.files[uri] = got.file
+                            one.files[uri] = (
+                                await self.read_verified(origin, one.entry, uri, refresh=True, cached=cached)
+                            ).file
                         except SkillwireError as error:
                             one.error = error
                     one.left -= 1
@@ -310,7 +316,7 @@ class SkillReader:
 
             share = max(min(together, _REQUESTS // len(waiting)), 1)
             async with anyio.create_task_group() as tasks:
-                for _ in range(min(share, sum(one.left for one in previews))):
+                for _ in range(min(share, len(uris))):
                     tasks.start_soon(work)
 
         async with anyio.create_task_group() as tasks:
