@@ -2157,6 +2157,8 @@ def copy(target: Path) -> Path:
             shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
         elif source.exists():
             shutil.copy(source, target / name)
+    # The programs that tests run, such as bubblewrap: without them, the tests of a mutation are skipped.
+    (target / ".envs").symlink_to(ROOT / ".envs")
     return target
 
 
