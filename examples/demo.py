@@ -54,7 +54,7 @@ async def main(folder: Path) -> None:
         approvals_file=folder / "approvals.sqlite",
     )
     async with host:
-        (server,) = host.admin.servers()
+        (server,) = host.places.servers()
         if server.status != "ready":
             sys.exit(f"The server is {server.status}: {server.reason}")
         console.print(f"   [green]✓[/] connected over stdio, on revision {server.era} of the protocol")

@@ -21,7 +21,7 @@ from simulator import Simulator
 from skillwire.access import Caller, new_token
 from skillwire.access.callers import with_caller
 from skillwire.gateway import Gateway, GatewayOptions
-from skillwire.host import ServerConfig
+from skillwire.host import HostSettings, ServerConfig
 from skillwire.server import ServerOptions
 from skillwire.wire import EXTENSION_ID
 from waiting import PATIENCE
@@ -59,12 +59,14 @@ def make_gateway(
         for label, given in servers.items()
     }
     return Gateway(
-        {
-            "servers": made,
-            "cache_directory": folder / "cache",
-            "approvals_file": folder / "approvals.sqlite",
-            **(host_options or {}),
-        },
+        HostSettings(
+            **{
+                "servers": made,
+                "cache_directory": folder / "cache",
+                "approvals_file": folder / "approvals.sqlite",
+                **(host_options or {}),
+            }
+        ),
         server_options or ServerOptions(),
         options=replace(options or GatewayOptions(), clock=THINKING),
     )

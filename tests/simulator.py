@@ -365,14 +365,13 @@ async def opened(
 
 def make_host(folder: Path, **options: Any) -> SkillHost:
     """A host that keeps its files below `folder` and looks at no directory that it is not given."""
-    return SkillHost(
-        **{
-            "default_directories": False,
-            "cache_directory": folder / "cache",
-            "approvals_file": folder / "approvals.sqlite",
-            **options,
-        }
-    )
+    given: dict[str, Any] = {
+        "default_directories": False,
+        "cache_directory": folder / "cache",
+        "approvals_file": folder / "approvals.sqlite",
+        **options,
+    }
+    return SkillHost(**given)
 
 
 def unreachable() -> Simulator:

@@ -30,13 +30,15 @@ COMMAND = re.compile(rf"skillwire (?:{'|'.join(NAMES)})\b|`skillwire|--on |--yes
 MODULES = (
     *sorted((SOURCE / "host/styles").glob("*.py")),
     *sorted((SOURCE / "catalog").glob("*.py")),
-    *(SOURCE / name for name in ("host/model.py", "host/state.py", "host/loader.py")),
-    *(SOURCE / name for name in ("host/search.py", "host/approver.py", "adapters/calls.py", "errors.py")),
+    *(SOURCE / name for name in ("host/model.py", "host/state.py", "host/load.py")),
+    *(SOURCE / name for name in ("host/search.py", "host/decide.py", "adapters/calls.py", "errors.py")),
     *(SOURCE / name for name in ("trust/admission.py", "trust/approval.py", "trust/fence.py")),
+    *(SOURCE / name for name in ("trust/decision.py", "consent/states.py", "host/places.py")),
+    *(SOURCE / name for name in ("host/resolve.py", "host/files.py", "host/held.py")),
     *(SOURCE / name for name in ("gateway/elicitation.py", "gateway/records.py", "gateway/view.py")),
     *(
         SOURCE / name
-        for name in ("gateway/server.py", "server/results.py", "server/tools.py", "consent/ask.py")
+        for name in ("gateway/server.py", "server/results.py", "server/tools.py", "consent/question.py")
     ),
 )
 FOR_THE_LOG = {"approve_command"}
@@ -81,8 +83,8 @@ async def test_what_a_model_is_told_names_no_command(tmp_path: Path, style: str)
     servers = {"dead": unreachable(), "blocked": blocked}
     async with opened(tmp_path, shop=sim, **servers, host_options={"style": style}) as host:
         of_shop = {one.entry.name: one for one in host.skills() if one.origin.label == "shop"}
-        await host.admin.approve(of_shop["changed"])
-        await host.admin.decline(of_shop["declined"])
+        await host.decide.approve(of_shop["changed"])
+        await host.decide.decline(of_shop["declined"])
         sim.skill("changed", description="How changed is handled.", body="Other.")
         await host.refresh()
         said = [host.catalog()]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from requirements import REQUIREMENTS
+from spec_requirements import REQUIREMENTS
 
 TESTS = Path(__file__).parent
 KNOWN = {requirement.id: requirement for requirement in REQUIREMENTS}

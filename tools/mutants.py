@@ -245,18 +245,20 @@ GROUPS = (
     ),
     Group(
         "scanned-loads",
-        "host/approver.py",
+        "host/decide.py",
         "tests/host/test_scanners.py",
         (
             (
-                "        await self.require("
-                "admit(self._usable(case), Purpose.INSTALL), case.skill, loaded=report)\n",
+                "        await self._require("
+                "admit(_usable(case.facts), Purpose.INSTALL), case.skill, loaded=report)\n",
                 "",
             ),
             (
-                "        scans = await self.check_scans(case, fetch, everything=True)\n",
-                "        scans = ()\n",
+                "            await self.scans.scan(policy, case.entry, fetch, everything=report, "
+                "limits=self.limits)\n",
+                "",
             ),
+            ("scans = await self.scans.scan(policy, entry, fetch, limits=self.limits)", "scans = ()"),
         ),
     ),
     Group(
@@ -302,7 +304,7 @@ GROUPS = (
                 "        return questions[-1].digest in given\n\n    with host",
                 "        return True\n\n    with host",
             ),
-            ("    if host.admin.can_ask:\n", "    if False:\n"),
+            ("    if host.decide.can_ask:\n", "    if False:\n"),
             (
                 'self._shown.pop(_call_key(tool.name, arguments), "")',
                 'self._shown.get(_call_key(tool.name, arguments), "")',
@@ -396,37 +398,25 @@ GROUPS = (
         "tests/gateway/test_callers.py -k policy",
         (
             (
-                "        if not offer.upstream.host.feed.is_permitted(offer.skill):\n",
+                "        if not offer.upstream.host.decide.is_permitted(offer.skill):\n",
                 "        if False:\n",
             ),
             (
-                "        if not all(isinstance(admit(candidate, act), Allowed) for act in "
-                "(Purpose.OFFER, Purpose.INSTALL)):\n",
+                "        if not self._lets(self.decider(offer).decision(offer.skill)):\n",
                 "        if False:\n",
             ),
         ),
     ),
     Group(
         "released",
-        "host/wiring.py",
+        "host/live.py",
         "tests/host/test_policies.py -k released",
         (
             (
-                "            except PolicyRefused:\n                self.loader.release(skill.key)\n",
+                "            except PolicyRefused:\n                self._decide.held.release(skill.key)\n",
                 "            except PolicyRefused:\n",
             ),
-        ),
-    ),
-    Group(
-        "held-signatures",
-        "host/loader.py",
-        "tests/host/test_policies.py -k released",
-        (
-            (
-                "        await self.approver.check_publishers(case, self.fetcher.preview)\n"
-                "        await self.approver.check_scans(case, self.fetcher.all_files(skill))\n",
-                "        await self.approver.check_scans(case, self.fetcher.all_files(skill))\n",
-            ),
+            ("await self._decide.require_usable(self._decide.open(skill))", "pass"),
         ),
     ),
     Group(
@@ -689,13 +679,18 @@ GROUPS = (
         ),
     ),
     Group(
-        "gateway-approvals",
-        "gateway/records.py",
+        "gateway-callers",
+        "host/decide.py",
         "tests/gateway",
         (
-            ("skill.uri, caller.name)", "skill.uri)"),
-            ("            self.store.end(key)", "            pass"),
-            ("consider(facts, self.store.record(key), session", "consider(facts, Record(key=key), session"),
+            (
+                "return self.consent.key(skill.origin, skill.uri, self.caller)",
+                "return self.consent.key(skill.origin, skill.uri)",
+            ),
+            (
+                "return replace(self, caller=caller, consent=consent or self.consent)",
+                "return replace(self, caller=caller)",
+            ),
         ),
     ),
     Group(
@@ -716,7 +711,8 @@ GROUPS = (
             ("lock = self._lock.revision if self._lock else 0", "lock = 0"),
             ("        if not self.caller.allows(offer.root):\n            return False\n", ""),
             ("if self.caller.sees_label(label) and not is_hidden:", "if self.caller.sees_label(label):"),
-            ("offer.uri != uri or self.is_waiting(offer) or", "offer.uri != uri or"),
+            ("        decide.end_outdated(offer.skill)\n", ""),
+            ("            return decision.step in _OF_PEOPLE\n", "            return True\n"),
         ),
     ),
     Group(
@@ -730,7 +726,7 @@ GROUPS = (
     ),
     Group(
         "replay",
-        "host/loader.py",
+        "host/load.py",
         "tests/host/test_compaction.py",
         (
             ('            return "has changed since it was loaded"\n', "            pass\n"),
@@ -781,7 +777,7 @@ GROUPS = (
             ("skill.seen) is Coverage.EQUAL:", "skill.seen) is not Coverage.NONE:"),
             ("is_settled = not skill.nested and not", "is_settled = not"),
             ("not skill.nested and not skill.signer_change and", "not skill.nested and"),
-            ("        if missing := missing_publisher(skill):", "        if False:"),
+            ("        if missing := _missing_publisher(skill):", "        if False:"),
             ("    if act is Purpose.OFFER:\n", "    if act is not Purpose.LIST:\n"),
             (
                 "if verdict is None or not verdict.is_signed or",
@@ -881,36 +877,89 @@ GROUPS = (
         ),
     ),
     Group(
-        "approver",
-        "host/approver.py",
-        "tests/host/test_publishers.py tests/host/test_approving.py",
+        "decide",
+        "host/decide.py",
+        "tests/host/test_publishers.py tests/host/test_approving.py tests/host/test_races.py "
+        "tests/host/test_one_decision.py tests/host/test_scanners.py tests/host/test_index_skills.py",
         (
-            (
-                "await self.require(admit(self._usable(case).before_scan, Purpose.INSTALL), case.skill)",
-                "pass",
-            ),
             ("if now != (before or NO_SIGNER):", "if False:"),
             (
                 "        if once is None:\n            await self._note_signer(case.skill, case.key)",
                 "        await self._note_signer(case.skill, case.key)",
             ),
-            ("nested=nested, require=require, signature", "nested=nested, signature"),
             ("if digest == shown_digest(entry):", "if True:"),
+            ("            case.facts = facts = replace(facts, signature=case.signature)\n", ""),
+            (
+                "            await self._require("
+                "admit(_usable(facts).before_scan, Purpose.INSTALL), case.skill)\n",
+                "",
+            ),
+            ("            case.record = await self.consent.fetch(case.key)\n", "            pass\n"),
+            ("        if case.revision != self.rules.revision:\n", "        if False:\n"),
+            ("        if not is_yes:\n", "        if False:\n"),
+            ("is_yes = answer is True or isinstance(answer, Grants | Once)", "is_yes = bool(answer)"),
+            ("        self.end_outdated(case.skill, case.key)\n", ""),
+            ("            self.end_outdated(skill)\n", ""),
+            ("nested=is_nested(skill.uri, self.table.uris(skill.origin)),", "nested=False,"),
+        ),
+    ),
+    Group(
+        "rules",
+        "host/rules.py",
+        "tests/host tests/attacks",
+        (
+            ("            require=facts.require,\n", ""),
+            ("            unavailable=facts.unavailable,\n", ""),
+            ("            approval_mode=facts.approval_mode,\n", ""),
+            ("            policy=loaded.policy,\n", ""),
+            ("        self._facts.clear()  # A directory may be at another place by now.\n", ""),
+            (
+                "        before, self.switches = self.switches, switches\n        self._facts.clear()\n",
+                "        before, self.switches = self.switches, switches\n",
+            ),
+        ),
+    ),
+    Group(
+        "load",
+        "host/load.py",
+        "tests/host/test_races.py tests/host/test_one_decision.py tests/host/test_policies.py "
+        "tests/host/test_index_skills.py tests/styles",
+        (
+            ("        await self.decide.examine(case)\n", ""),
+            ("            await self.decide.ask(case, decision)\n", "            pass\n"),
+            ("        self.style.check(verified, self.limits)\n", ""),
+            (
+                "            decision = await self.decide.decide(case, seen=seen)\n            if",
+                "            if",
+            ),
+            (
+                "            grants, is_kept = await self.decide.confirm(case, seen=seen)\n",
+                "            grants, is_kept = case.skill and ALL_GRANTS, True\n",
+            ),
+            (
+                "            await self.decide.require_permitted("
+                "HostSkill(key.origin, held.skill.entry, held.handle))\n",
+                "",
+            ),
+            ("                    self.held.release(key)\n", ""),
         ),
     ),
     Group(
         "questions",
-        "host/approver.py",
+        "host/decide.py",
         "tests/host/test_index_skills.py tests/attacks/test_content.py",
         (
             (" and skill.uri in dict(approval.resources):", ":"),
             ("return in_hand.get(skill_file(entry, path)) or await", "return await"),
-            ("            seen = seen_set(files)\n        in_hand", "        in_hand"),
+            (
+                "        approval = approve(entry, skill.origin, grants=grants, seen=seen)\n        if",
+                "        approval = approve(entry, skill.origin, grants=grants)\n        if",
+            ),
         ),
     ),
     Group(
         "question-files",
-        "host/loader.py",
+        "host/files.py",
         "tests/host/test_index_skills.py",
         (
             ("if len(uris) >= self.limits.files_per_skill:", "if False:"),
@@ -919,11 +968,14 @@ GROUPS = (
     ),
     Group(
         "question-of-a-read",
-        "host/loader.py",
+        "host/load.py",
         "tests/host/test_index_skills.py",
         (
-            ("fetch=fetch, files=[file])", "fetch=fetch, files=[held.verified.file])"),
-            ("            case.once = held.once\n", ""),
+            (
+                "await self.decide.ask(case, decision, files=[file])",
+                "await self.decide.ask(case, decision, files=[held.verified.file])",
+            ),
+            ("        case.once, seen = held.once, seen_set([file])\n", "        seen = seen_set([file])\n"),
         ),
     ),
     Group(
@@ -933,7 +985,7 @@ GROUPS = (
         (
             ("or confirms_signer(skill.signer, actual):", "or True:"),
             ("        if refusal := self.upstream.refusal(stored):\n", "        if refusal := None:\n"),
-            ("self.upstream.publishers_for(skill) or current", "current"),
+            ("self.upstream.publishers_for(skill)\n            or self", "self"),
             ("            elif failure := self._untrusted(skill):\n", "            elif failure := None:\n"),
             ("                failure := self._untrusted(skill) or", "                failure := "),
         ),
@@ -1510,25 +1562,23 @@ GROUPS = (
     ),
     Group(
         "consent-status",
-        "consent/ask.py",
-        "tests/consent/test_records.py tests/consent/test_states.py",
+        "consent/states.py",
+        "tests/consent/test_records.py tests/consent/test_states.py tests/host/test_status.py",
         (
             ("and self.reason != UNCHECKED", ""),
-            ("    if candidate.declined:\n", "    if False:\n"),
+            ("    Step.DECLINED: State.DECLINED,\n", "    Step.DECLINED: State.NOT_APPROVED,\n"),
+            ("    Step.NEVER: State.REFUSED,\n", "    Step.NEVER: State.NOT_APPROVED,\n"),
             (
                 "if decision.reason is Reason.CHANGED or candidate.signer_change:",
                 "if decision.reason is Reason.CHANGED:",
             ),
             ("State.OWN if candidate.origin.is_own else state", "state"),
-            (
-                "        if candidate.signature is not None:\n            problem",
-                "        if False:\n            problem",
-            ),
+            ("if decision.step is Step.PUBLISHER and candidate.signature is None:", "if False:"),
         ),
     ),
     Group(
-        "consent-ask",
-        "consent/ask.py",
+        "consent-question",
+        "consent/question.py",
         "tests/consent/test_records.py",
         (
             ("covered = shown if entry.resources is DYNAMIC else entry.resources", "covered = shown"),
@@ -1551,7 +1601,7 @@ GROUPS = (
     ),
     Group(
         "person",
-        "consent/ask.py",
+        "consent/asking.py",
         "tests/cli/test_person.py",
         (
             ("    if agent is not None:\n", "    if False:\n"),
@@ -2019,11 +2069,11 @@ GROUPS = (
         (
             (
                 "digest=digest,\n            grants",
-                "digest=str(self._host.admin.review(skill).digest),\n            grants",
+                "digest=str(self._host.decide.review(skill).digest),\n            grants",
             ),
             (
                 'digest=visit.form.get("digest", ""), server=label, how=f"declined',
-                'digest=str(self._host.admin.review(skill).digest), server=label, how=f"declined',
+                'digest=str(self._host.decide.review(skill).digest), server=label, how=f"declined',
             ),
             ("if item.review_reasons and not visit.session.has_opened(digest):", "if False:"),
             ('bool(visit.form.get("allow_tools"))', "True"),
@@ -2109,6 +2159,8 @@ def copy(target: Path) -> Path:
             shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
         elif source.exists():
             shutil.copy(source, target / name)
+    # The programs that tests run, such as bubblewrap: without them, the tests of a mutation are skipped.
+    (target / ".envs").symlink_to(ROOT / ".envs")
     return target
 
 

@@ -144,7 +144,7 @@ async def test_an_allowed_call_counts_once_and_only_after_its_question(tmp_path:
         assert other.is_error
         assert not (await shown.call(host, load, REFUNDS)).is_error
         assert await shown.show(host, "load_skill", REFUNDS) is None  # Approved now.
-        await host.admin.revoke("refunds")
+        await host.decide.revoke("refunds")
         assert (await shown.call(host, load, REFUNDS)).is_error
         assert await shown.show(host, "no_such_tool", {}) is None
 
@@ -175,7 +175,7 @@ async def test_one_task_asks_its_own_user(tmp_path: Path) -> None:
 
     async with opened(tmp_path, shop=sim) as host:
         assert await asyncio.gather(load("ann", "one"), load("bob", "two")) == [True, False]
-        assert not host.admin.can_ask
+        assert not host.decide.can_ask
     assert heard == {"ann": ["one"], "bob": ["two"]}
 
 

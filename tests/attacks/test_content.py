@@ -34,7 +34,7 @@ async def test_a_skill_md_of_other_bytes_is_refused_after_one_refresh_and_one_re
         with pytest.raises(DigestMismatch):
             await host.load("refunds")
         assert host.active() == ()
-        assert list(host.admin.cache.files()) == []
+        assert list(host.cache.files()) == []
     assert sim.read_uris() == [skill.uri, skill.uri]
     assert sim.asked("skills/get") == [{"uri": skill.uri}]
 
@@ -58,7 +58,7 @@ async def test_a_swapped_supporting_file_is_refused_and_neither_shown_nor_cached
         result = await call(host, "read_skill_file", name="refunds", path="references/a.md")
         assert result.is_error
         assert "poison" not in result.text
-        assert [file.uri for file in host.admin.cache.files()] == [skill.uri]
+        assert [file.uri for file in host.cache.files()] == [skill.uri]
 
 
 @pytest.mark.requirement("VER-3")
@@ -121,7 +121,7 @@ async def test_rotated_content_revokes_the_approval_and_names_the_changed_files(
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"one", "b.md": b"two"})
     async with opened(tmp_path, evil=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         await host.load("refunds")
         host.release("refunds")
         skill.change_file("a.md", b"rotated").change_file("c.md", b"new")
@@ -140,8 +140,8 @@ async def test_content_that_rotates_while_a_skill_is_active_deactivates_it(tmp_p
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"honest"})
     async with opened(tmp_path, evil=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
-        await host.admin.cache.forget_server(Origin.mcp("evil"))
+        await host.decide.approve(await host.find("refunds"))
+        await host.cache.forget_server(Origin.mcp("evil"))
         await host.load("refunds")
         skill.change_file("a.md", b"rotated")
         with pytest.raises(ApprovalRequired) as caught:
@@ -159,8 +159,8 @@ async def test_content_that_rotated_before_the_load_is_not_loaded_under_the_old_
     sim = Simulator()
     skill = sim.skill("refunds")
     async with opened(tmp_path, evil=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
-        await host.admin.cache.forget_server(Origin.mcp("evil"))
+        await host.decide.approve(await host.find("refunds"))
+        await host.cache.forget_server(Origin.mcp("evil"))
         skill.change_body("Now do evil.\n")
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("refunds")
@@ -175,7 +175,7 @@ async def test_a_tampered_cache_is_detected_and_replaced(tmp_path: Path, tampere
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         await host.load("refunds")
         await host.read("refunds", "a.md")
-        for file in host.admin.cache.files():
+        for file in host.cache.files():
             file.path.write_bytes(tampered)
         assert "honest" in await host.read("refunds", "a.md")
         assert "with care" in (await host.load("refunds")).text
@@ -189,7 +189,7 @@ async def test_a_tampered_cache_of_an_unreachable_server_gives_nothing(tmp_path:
     sim.skill("refunds")
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         await host.load("refunds")
-        for file in host.admin.cache.files():
+        for file in host.cache.files():
             file.path.write_bytes(b"---\nname: refunds\n---\npoison")
     async with opened(tmp_path, shop=unreachable()) as host:
         result = await call(host, "load_skill", name="refunds")
@@ -261,7 +261,7 @@ async def test_a_dynamic_skill_is_asked_about_again_when_it_says_something_new(t
         skill.change_body("Something else.\n")
         await host.load("weather")
         assert asked == ["unbindable"] * 3
-        assert host.admin.approvals.approved() == []
+        assert host.consent.approved() == []
 
 
 @pytest.mark.requirement("ENT-2")

@@ -230,7 +230,7 @@ async def test_reading_a_skills_uri_as_a_resource_goes_through_loading(tmp_path:
         with pytest.raises(SkillNotFound, match="load that first"):
             await host.read_resource("shop", skill.file_uri("a.md"))
         assert sim.read_uris() == []
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         text = await host.read_resource("shop", skill.uri)
         assert text.startswith("Skill refunds, from the MCP server shop.")
         assert [held.entry.uri for held in host.active()] == [skill.uri]

@@ -91,7 +91,7 @@ async def test_permission_grants_in_frontmatter_are_ignored_until_the_user_grant
     async with opened(tmp_path, evil=sim, host_options={"ask": answer}) as host:
         await host.load("refunds")
         assert host.granted_tools() == frozenset()
-        await host.admin.revoke("refunds")
+        await host.decide.revoke("refunds")
         answers.append(Grants(allowed_tools=True))
         loaded = await host.load("refunds")
         assert loaded.grants == Grants(allowed_tools=True)
@@ -137,7 +137,7 @@ async def test_a_nested_skill_is_not_loaded_with_the_one_around_it(
     sim.skill("outer", files={"inner/SKILL.md": nested.files["SKILL.md"]})
     async with opened(tmp_path, evil=sim, config={"approval": mode}) as host:
         if mode is ApprovalMode.PROMPT:
-            await host.admin.approve(await host.find("outer"))
+            await host.decide.approve(await host.find("outer"))
         await host.load("outer")
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("inner")
@@ -145,7 +145,7 @@ async def test_a_nested_skill_is_not_loaded_with_the_one_around_it(
         # As a supporting file it is plain text: nothing is held for it.
         assert "Nested orders." in await host.read("outer", "inner/SKILL.md")
         assert [held.entry.uri for held in host.active()] == ["skill://outer/SKILL.md"]
-        await host.admin.approve(await host.find("inner"))
+        await host.decide.approve(await host.find("inner"))
         await host.load("inner")
 
 
@@ -172,7 +172,7 @@ async def test_an_approval_is_not_replayed_on_another_server(tmp_path: Path) -> 
     shop.skill("refunds")
     evil.skill("refunds")
     async with opened(tmp_path, shop=shop, evil=evil) as host:
-        await host.admin.approve(await host.find("shop/refunds"))
+        await host.decide.approve(await host.find("shop/refunds"))
         await host.load("shop/refunds")
         with pytest.raises(ApprovalRequired):
             await host.load("evil/refunds")
@@ -185,7 +185,7 @@ async def test_an_approval_is_not_replayed_on_another_uri(tmp_path: Path) -> Non
     sim.skill("refunds", path="a/refunds")
     sim.skill("refunds", path="b/refunds")
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve(await host.find("skill://a/refunds/SKILL.md"))
+        await host.decide.approve(await host.find("skill://a/refunds/SKILL.md"))
         await host.load("skill://a/refunds/SKILL.md")
         with pytest.raises(ApprovalRequired):
             await host.load("skill://b/refunds/SKILL.md")
@@ -196,10 +196,10 @@ async def test_an_approval_of_an_older_set_does_not_come_back_with_that_set(tmp_
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"first"})
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         skill.change_file("a.md", b"second")
         await host.refresh()
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         # An old version with a known hole is served again.
         skill.change_file("a.md", b"first")
         await host.refresh()
@@ -280,7 +280,7 @@ async def test_anything_but_a_clear_yes_loads_nothing(tmp_path: Path, answer: ob
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("refunds")
         assert caught.value.reason == "denied"
-        assert host.admin.approvals.approved() == []
+        assert host.consent.approved() == []
     assert sim.read_uris() == []
 
 
@@ -290,4 +290,4 @@ async def test_cached_text_of_a_server_never_passes_as_a_local_skill(tmp_path: P
     sim.skill("refunds")
     async with opened(tmp_path, evil=sim, host_options=ASKING) as host:
         await host.load("refunds")
-        assert [path.name for path in host.admin.cache.directory.rglob("*") if path.name == "SKILL.md"] == []
+        assert [path.name for path in host.cache.directory.rglob("*") if path.name == "SKILL.md"] == []

@@ -44,7 +44,7 @@ def honest() -> Simulator:
 
 
 def state(host: SkillHost, label: str = "evil") -> tuple[ConnectionStatus, str]:
-    return next((known.status, known.reason) for known in host.admin.servers() if known.label == label)
+    return next((known.status, known.reason) for known in host.places.servers() if known.label == label)
 
 
 @asynccontextmanager
@@ -118,7 +118,7 @@ async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tm
         assert state(host)[0] is ConnectionStatus.FAILED
         assert "bad token *** given" in state(host)[1]
         assert 'it wrote "using ***" to standard output' in state(host)[1]
-        (known,) = host.admin.servers()
+        (known,) = host.places.servers()
         assert known.last_output == ("bad token *** given",)
         assert "sk-12345678" not in told(host)
 

@@ -32,7 +32,7 @@ async def review(folder: Path, server: ServerConfig | str, style: str, *, skills
     async with host:
         if not skills:
             for skill in host.skills():
-                host.admin.set_enabled(skill.handle, False)
+                host.decide.set_enabled(skill.handle, False)
         session = ChatSession(host, scripted_model(one_move), folder=folder)
         events = [event async for event in session.send(TASK)]
     assert [event.text for event in events if event.type == "error"] == []

@@ -279,7 +279,7 @@ async def test_a_conversation_goes_on_with_a_host_of_another_style(tmp_path: Pat
 async def test_what_was_loaded_and_disabled_stays_so_in_another_style(tmp_path: Path) -> None:
     async with demo_host(tmp_path) as host:
         session = ChatSession(host, demo_model())
-        host.admin.set_enabled("commit-message", False)
+        host.decide.set_enabled("commit-message", False)
         await send(session, "write release notes")
         assert not host.may_execute("shell").allowed
     async with demo_host(tmp_path, style="wayland") as other:
@@ -294,7 +294,7 @@ async def test_a_conversation_whose_skill_cannot_be_loaded_again_starts_again(tm
     async with demo_host(tmp_path) as host:
         session = ChatSession(host, demo_model())
         await send(session, "write release notes")
-        await host.admin.revoke("release-notes")
+        await host.decide.revoke("release-notes")
         await send(session, "write release notes")
 
     async def no(request: object) -> bool:

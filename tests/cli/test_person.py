@@ -14,7 +14,7 @@ from command_line import Run, as_person, new_user, person
 from folder_server import FolderServer
 from skillwire.clients import clients
 from skillwire.consent import require_person
-from skillwire.consent.ask import open_terminal
+from skillwire.consent.asking import open_terminal
 from skillwire.errors import ApprovalRequired
 from terminals import Terminal
 

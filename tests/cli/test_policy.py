@@ -13,7 +13,7 @@ import pytest
 from command_line import Run, approved, as_person, new_user
 from environments import bubblewrap
 from folder_server import FolderServer
-from scanning import BAD, example, forget, table
+from scanning import BAD, example, table
 from skillwire.host import policies
 from skillwire.host.policies import policy_log
 from trees import write_skill
@@ -25,8 +25,6 @@ Write: TypeAlias = Callable[[str], None]
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: FolderServer) -> Path:
     directory = new_user(tmp_path, monkeypatch)
-    monkeypatch.setattr(policies, "_current", None)
-    monkeypatch.setattr(policies, "_named", ())
     monkeypatch.setattr(policies, "MACHINE_FILE", tmp_path / "etc/policy.toml")
     monkeypatch.setattr(policies, "check_owner", lambda path: None)  # tests/host/test_policies.py has it.
     for name in ("refunds", "letters"):
@@ -276,7 +274,6 @@ def test_an_organizations_policy_is_signed_with_sign(run: Run) -> None:
 def bad_skill(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's skill has what a scanner finds, and nothing is scanned yet."""
     monkeypatch.setenv("PATH", f"{bubblewrap().parent}:/usr/local/bin:/usr/bin:/bin")
-    forget(monkeypatch)
     write_skill("served/refunds", body=BAD.decode())
 
 
@@ -325,7 +322,6 @@ def test_what_is_pinned_is_scanned_before_it_is_installed(
     strict.write_text(HEAD + table(example(tmp_path), "error"))
     for stored in (True, False):
         shutil.rmtree(".agents/skills")
-        forget(monkeypatch)
         if not stored:
             shutil.rmtree(tmp_path / "xdg_data_home/skillwire/install")
         synced = as_person(run, "sync", "--policy", strict)

@@ -48,16 +48,16 @@ async def nothing(host: SkillHost, sim: Simulator) -> None: ...
 
 
 async def approve(host: SkillHost, sim: Simulator) -> None:
-    await host.admin.approve(await host.find("refunds"))
+    await host.decide.approve(await host.find("refunds"))
 
 
 async def revoke(host: SkillHost, sim: Simulator) -> None:
     await approve(host, sim)
-    await host.admin.revoke("refunds")
+    await host.decide.revoke("refunds")
 
 
 async def decline(host: SkillHost, sim: Simulator) -> None:
-    await host.admin.decline(await host.find("refunds"))
+    await host.decide.decline(await host.find("refunds"))
 
 
 async def change_body(host: SkillHost, sim: Simulator) -> None:
@@ -121,10 +121,10 @@ SITUATIONS = {
 
 async def rows_of(host: SkillHost) -> list[SkillRow]:
     """As `list` makes them, which determines once what holds for several skills."""
-    await host.admin.check_signatures()
+    await host.signatures.check_all()
     skills = host.skills(disabled=True)
-    statuses = host.admin.statuses((*skills, *skills))
-    assert statuses == [host.admin.status(skill) for skill in (*skills, *skills)]
+    statuses = host.decide.statuses((*skills, *skills))
+    assert statuses == [host.decide.status(skill) for skill in (*skills, *skills)]
     return [SkillRow(skill, status) for skill, status in zip(skills, statuses, strict=False)]
 
 
@@ -138,8 +138,8 @@ async def test_skills_of_one_listing_each_have_their_own_state(tmp_path: Path) -
         sim.skill(name, files={"a.md": b"x" * 2_000} if name == "large" else {})
     limits = Limits(bytes_per_skill=1_000)
     async with opened(tmp_path, shop=sim, host_options={"limits": limits}) as host:
-        await host.admin.approve(await host.find("beta"))
-        await host.admin.decline(await host.find("gamma"))
+        await host.decide.approve(await host.find("beta"))
+        await host.decide.decline(await host.find("gamma"))
         states = {row.skill.entry.name: row.status.words for row in await rows_of(host)}
     assert states == {
         "alpha": "not approved",
@@ -213,16 +213,16 @@ async def test_before_a_signature_was_fetched_nothing_better_is_said(tmp_path: P
         tmp_path, shop=signed_by(KEY), config=REQUIRE, host_options={"publishers": [ACME]}
     ) as host:
         skill = await host.find("refunds")
-        assert host.admin.status(skill).words == "not approved (signature not checked yet)"
-        assert not host.admin.review(skill).waits
-        await host.admin.check_signatures()
-        assert host.admin.status(skill).words == "not approved"
-        assert host.admin.review(skill).waits
+        assert host.decide.status(skill).words == "not approved (signature not checked yet)"
+        assert not host.decide.review(skill).waits
+        await host.signatures.check_all()
+        assert host.decide.status(skill).words == "not approved"
+        assert host.decide.review(skill).waits
 
 
 async def test_a_disabled_skill_keeps_its_state_and_says_so_beside_it(tmp_path: Path) -> None:
     async with visiting(tmp_path, shop=plain()) as visitor:
-        visitor.host.admin.set_enabled("refunds", False)
+        visitor.host.decide.set_enabled("refunds", False)
         [row] = await rows_of(visitor.host)
         assert row.remarks.startswith("not approved, disabled")
         assert skill_json(row)["enabled"] is False
@@ -239,9 +239,9 @@ async def test_a_skill_that_is_there_twice_has_a_state_for_each_place(tmp_path: 
     directory = LocalDirectory(Origin.project("project"), tmp_path / "project")
     async with opened(tmp_path, shop=plain(), host_options={"directories": [directory]}) as host:
         for skill in host.skills():
-            await host.admin.approve(skill)
+            await host.decide.approve(skill)
         assert {row.status.words for row in await rows_of(host)} == {"approved"}
-        await host.admin.revoke("skill://refunds/SKILL.md", server="shop")
+        await host.decide.revoke("skill://refunds/SKILL.md", server="shop")
         states = {row.skill.origin.label: row.status.words for row in await rows_of(host)}
         assert states == {"shop": "not approved", "project": "approved"}
 
@@ -265,7 +265,7 @@ async def test_a_load_computes_its_key_and_its_facts_once(
         await host.load("refunds")
         host.release("refunds")
         counts = {"key": 0, "facts": 0}
-        store, approver = host.admin.approvals, host.admin._approver
+        store, approver = host.consent, host.decide
         key, facts = store.key, approver.facts
 
         def counted_key(*given: Any) -> Any:

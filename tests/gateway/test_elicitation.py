@@ -171,7 +171,7 @@ async def test_an_old_answer_cannot_undo_a_revocation(tmp_path: Path) -> None:
         answer = types.ElicitResult(action="accept", content={"approve": True})
         given: Any = {"input_responses": {"approve": answer}, "request_state": first.request_state}
         assert "Do it" in text_of(await client.session.read_resource(URI, allow_input_required=True, **given))
-        await gateway.host.admin.revoke("refunds")
+        await gateway.host.decide.revoke("refunds")
         again = await client.session.read_resource(URI, allow_input_required=True, **given)
     assert isinstance(again, types.InputRequiredResult)
 
@@ -236,7 +236,7 @@ async def test_the_approval_page_is_asked_where_the_client_only_opens_urls(
             assert params.mode == "url"
             assert params.url == "http://127.0.0.1:9000/approve/1"
             host = gateway.host
-            await host.admin.approve(await host.find("refunds"))
+            await host.decide.approve(await host.find("refunds"))
             return types.ElicitResult(action="accept")
 
     async with gateway, joined(gateway, version, user=Visitor()) as client:

@@ -156,9 +156,9 @@ async def test_an_approval_of_the_user_counts_at_once_and_so_does_its_end(
     async with make_gateway(tmp_path, shop=shop()) as gateway, joined(gateway, version) as client:
         host = gateway.host
         await call(client, "skills/list")
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         assert "Do it" in text_of(await client.read_resource("skill://shop/refunds/SKILL.md"))
-        await host.admin.revoke("refunds")
+        await host.decide.revoke("refunds")
         error = await refusal(client, "resources/read", uri="skill://shop/refunds/SKILL.md")
     assert error.code == -32010
 
@@ -296,6 +296,6 @@ async def test_what_is_revoked_while_it_is_fetched_does_not_arrive(tmp_path: Pat
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await until(lambda: len(upstream.read_uris()) == 2)
-            assert await gateway.host.admin.revoke("refunds")
+            assert await gateway.host.decide.revoke("refunds")
             arrives.set()
     assert [answer.code for answer in answers] == [-32010]

@@ -63,7 +63,7 @@ async def test_a_full_disk_stores_no_approval_and_the_caller_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with make_gateway(tmp_path, shop=shop()) as gateway:
-        store = gateway.host.admin.approvals
+        store = gateway.host.consent
 
         async def full(*given: object, **options: object) -> None:
             from skillwire.errors import SourceError
@@ -101,7 +101,7 @@ async def main():
         source = library.sources[0]
         for offer in source.offers():
             question = CallerQuestion(offer, offer.digest, tuple(offer.skill.entry.resources))
-            await source.approvals.keep(source.caller, question, how="test")
+            await source.decider(offer).keep(offer.skill, seen=question.seen, how="test")
             print(offer.skill.uri, flush=True)
 
 asyncio.run(main())

@@ -109,7 +109,7 @@ async def test_twenty_servers_of_which_five_lie(tmp_path: Path) -> None:
         # What was approved changes without a word: nothing of the new version passes before another yes.
         await client.read_resource("skill://changes/one-104/SKILL.md")
         changes.skills["skill://one-104/SKILL.md"].change_file("a.md", b"EVIL after approval")
-        await gateway.host.admin.cache.forget_server(gateway.host.admin.servers()[0].origin)
+        await gateway.host.cache.forget_server(gateway.host.places.servers()[0].origin)
         dies.refuse("resources/read", "I am dead")
         user._answers = ("accept", *["accept"] * 30, "decline")
         for uri in (
@@ -325,7 +325,7 @@ async def test_an_answer_that_came_too_late_is_there_for_the_next_request(tmp_pa
                     error = await refusal(client, "resources/read", uri="skill://shop/one-1/a.md")
                     assert error.code == -32603
             arrives.set()
-            await until(lambda: list(gateway.host.admin.cache.files()))
+            await until(lambda: list(gateway.host.cache.files()))
             assert (await outcome(client, "skill://shop/one-1/a.md")) == "one 1"
     assert shop.read_uris().count("skill://one-1/a.md") <= 2
 

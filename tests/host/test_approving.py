@@ -47,8 +47,8 @@ async def test_each_policy_does_what_it_says(
 
     async with opened(tmp_path, shop=sim, config={"approval": policy}, host_options={"ask": note}) as host:
         if approved:
-            await host.admin.approve(await host.find("refunds"))
-            await host.admin.cache.forget_server(Origin.mcp("shop"))
+            await host.decide.approve(await host.find("refunds"))
+            await host.cache.forget_server(Origin.mcp("shop"))
         sim.requests.clear()
         if loads:
             await host.load("refunds")
@@ -91,11 +91,11 @@ async def test_a_yes_is_kept_with_its_grants_for_the_next_session(tmp_path: Path
 async def test_a_revoked_approval_is_gone_for_every_session(tmp_path: Path) -> None:
     sim = shop()
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         await host.load("refunds")
-        assert await host.admin.revoke("refunds")
+        assert await host.decide.revoke("refunds")
         assert host.active() == ()
-        assert not await host.admin.revoke("refunds")
+        assert not await host.decide.revoke("refunds")
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
     async with opened(tmp_path, shop=sim) as host:
@@ -109,10 +109,10 @@ async def test_a_yes_to_a_dynamic_skill_at_its_load_ends_with_the_session(tmp_pa
     sim.skill("weather", dynamic=True)
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         with pytest.raises(ApprovalRequired, match="approved by the digest of the files that it has now"):
-            await host.admin.approve(await host.find("weather"))
+            await host.decide.approve(await host.find("weather"))
         await host.load("weather")
-        assert host.admin.approvals.approved() == []
-        assert list(host.admin.cache.files()) == []
+        assert host.consent.approved() == []
+        assert list(host.cache.files()) == []
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("weather")
@@ -130,7 +130,7 @@ async def test_revoking_a_dynamic_skill_ends_what_was_agreed_to(tmp_path: Path) 
 
     async with opened(tmp_path, shop=sim, host_options={"ask": say}) as host:
         await host.load("weather")
-        assert await host.admin.revoke("weather")
+        assert await host.decide.revoke("weather")
         answers.append(False)
         with pytest.raises(ApprovalRequired) as caught:
             await host.load("weather")
@@ -140,7 +140,7 @@ async def test_revoking_a_dynamic_skill_ends_what_was_agreed_to(tmp_path: Path) 
 async def test_a_damaged_file_of_approvals_is_set_aside_and_the_user_is_told(tmp_path: Path) -> None:
     sim = shop()
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
     (tmp_path / "approvals.sqlite").write_bytes(b"this is no database, and much longer than a header")
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(ApprovalRequired):
@@ -154,9 +154,9 @@ async def test_an_approval_that_another_host_gives_counts_at_once(tmp_path: Path
     async with opened(tmp_path, shop=sim) as agent, opened(tmp_path, shop=sim) as terminal:
         with pytest.raises(ApprovalRequired):
             await agent.load("refunds")
-        await terminal.admin.approve(await terminal.find("refunds"))
+        await terminal.decide.approve(await terminal.find("refunds"))
         await agent.load("refunds")
-        await terminal.admin.revoke("refunds")
+        await terminal.decide.revoke("refunds")
         with pytest.raises(ApprovalRequired):
             await agent.load("refunds")
 
@@ -176,9 +176,9 @@ async def test_each_server_has_a_policy_of_its_own(tmp_path: Path) -> None:
 async def test_an_approval_by_name_needs_the_digest_of_what_was_shown(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop()) as host:
         with pytest.raises(ValueError, match="what was shown"):
-            await host.admin.approve("refunds")
+            await host.decide.approve("refunds")
         skill = await host.find("refunds")
-        approval = await host.admin.approve("refunds", digest=shown_digest(skill.entry))
+        approval = await host.decide.approve("refunds", digest=shown_digest(skill.entry))
         assert approval.resources == resource_set(skill.entry)
 
 
@@ -193,11 +193,11 @@ async def test_a_skill_that_changed_after_it_was_shown_is_not_approved(tmp_path:
         await host.refresh()
         skill, digest = (shown, None) if by == "entry" else ("refunds", shown_digest(shown.entry))
         with pytest.raises(ApprovalRequired, match="is not what was shown") as caught:
-            await host.admin.approve(skill, digest=digest, grants=ALL_GRANTS)
+            await host.decide.approve(skill, digest=digest, grants=ALL_GRANTS)
         now = await host.find("refunds")
         assert str(shown_digest(now.entry)) in str(caught.value)
         assert caught.value.changed == ((bait.file_uri("a.md"),) if by == "entry" else ())
-        assert host.admin.approvals.approved() == []
+        assert host.consent.approved() == []
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
 
@@ -218,7 +218,7 @@ async def test_a_yes_to_a_skill_that_changes_during_the_question_is_asked_about_
     async with opened(tmp_path, shop=sim, host_options={"ask": bait_and_switch}) as host:
         with pytest.raises(ApprovalRequired, match="was not approved"):
             await host.load("refunds")
-        assert host.admin.approvals.approved() == []
+        assert host.consent.approved() == []
     first, second = asked
     assert first.digest != second.digest
     assert second.digest == shown_digest(second.skill.entry)
@@ -229,14 +229,14 @@ async def test_what_is_approved_is_verified_and_kept_so_that_a_change_can_be_com
     sim = Simulator()
     skill = sim.skill("refunds", files={"a.md": b"old text", "b.md": b"same"})
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve(await host.find("refunds"), keep_files=True)
+        await host.decide.approve(await host.find("refunds"), keep_files=True)
         skill.change_file("a.md", b"new text")
         await host.refresh()
         changed = await host.find("refunds")
-        assert host.admin.status(changed).state == "changed"
-        assert await host.admin.approved_text(changed, skill.file_uri("a.md")) == b"old text"
-        assert (await host.admin.preview("refunds", "a.md")).data == b"new text"
-        assert await host.admin.approved_text(changed, skill.file_uri("a.md")) == b"old text"
+        assert host.decide.status(changed).state == "changed"
+        assert await host.files.approved_text(changed, skill.file_uri("a.md")) == b"old text"
+        assert (await host.files.preview("refunds", "a.md")).data == b"new text"
+        assert await host.files.approved_text(changed, skill.file_uri("a.md")) == b"old text"
 
 
 async def test_a_skill_whose_files_are_not_what_it_lists_cannot_be_approved(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ async def test_a_skill_whose_files_are_not_what_it_lists_cannot_be_approved(tmp_
     sim.skill("refunds", files={"a.md": b"listed"}).swap_file("a.md", b"served")
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(VerificationError):
-            await host.admin.approve(await host.find("refunds"), keep_files=True)
-        assert host.admin.approvals.approved() == []
+            await host.decide.approve(await host.find("refunds"), keep_files=True)
+        assert host.consent.approved() == []
 
 
 async def test_a_yes_for_once_is_kept_nowhere_and_leaves_what_was_approved(tmp_path: Path) -> None:
@@ -259,8 +259,8 @@ async def test_a_yes_for_once_is_kept_nowhere_and_leaves_what_was_approved(tmp_p
         return Once(grants=Grants(execute_code=True))
 
     async with opened(tmp_path, shop=sim, host_options={"ask": once}) as host:
-        await host.admin.approve(await host.find("refunds"), keep_files=True)
-        before = await host.admin.approved_text(await host.find("refunds"), skill.uri)
+        await host.decide.approve(await host.find("refunds"), keep_files=True)
+        before = await host.files.approved_text(await host.find("refunds"), skill.uri)
         skill.change_body("Other words.")
         skill.change_file("a.md", b"new text")
         await host.refresh()
@@ -271,6 +271,6 @@ async def test_a_yes_for_once_is_kept_nowhere_and_leaves_what_was_approved(tmp_p
             host.release("refunds")
             assert len(asked) == number
         changed = await host.find("refunds")
-        assert await host.admin.approved_text(changed, skill.uri) == before
-        assert await host.admin.approved_text(changed, skill.file_uri("a.md")) == b"old text"
-        assert host.admin.approvals.approved() == []
+        assert await host.files.approved_text(changed, skill.uri) == before
+        assert await host.files.approved_text(changed, skill.file_uri("a.md")) == b"old text"
+        assert host.consent.approved() == []

@@ -135,7 +135,7 @@ async def test_what_was_revoked_is_not_used_while_the_server_is_unreachable(tmp_
     sim.skill("refunds")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         await host.load("refunds")
-        await host.admin.revoke("refunds")
+        await host.decide.revoke("refunds")
     async with opened(tmp_path, shop=unreachable()) as host:
         assert host.skills() == ()
 
@@ -162,7 +162,7 @@ async def test_a_file_that_came_from_the_cache_is_not_written_again(tmp_path: Pa
             await host.load("refunds")
             await host.read("refunds", "a.md")
             host.release("refunds")
-            return [file.path.stat().st_ino for file in host.admin.cache.files()]
+            return [file.path.stat().st_ino for file in host.cache.files()]
 
         first = await use()
         assert len(first) == 2
@@ -180,7 +180,7 @@ async def test_what_is_no_file_in_the_cache_is_never_waited_for(tmp_path: Path, 
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         await host.load("refunds")
         await host.read("refunds", "a.md")
-        cache = host.admin.cache
+        cache = host.cache
         planted = [file.path for file in cache.files()]
         assert len(planted) == 2
     for path in planted:
@@ -199,5 +199,5 @@ async def test_what_is_no_file_in_the_cache_is_never_waited_for(tmp_path: Path, 
         assert "with care" in loaded.text
         assert "text" in await host.read("refunds", "a.md")
         assert (await host.search("refund"))[0].skill.handle == "refunds"
-        assert await host.admin.approved_text(loaded.skill, "skill://refunds/a.md") in (None, b"text")
-        list(host.admin.cache.files())
+        assert await host.files.approved_text(loaded.skill, "skill://refunds/a.md") in (None, b"text")
+        list(host.cache.files())

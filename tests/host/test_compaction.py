@@ -69,7 +69,7 @@ async def test_a_skill_whose_approval_another_program_revoked_is_not_repeated(tm
         await host.load("one")
         await host.load("two")
         async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as other:
-            assert await other.admin.revoke("two")
+            assert await other.decide.revoke("two")
         made = await host.after_compaction(100_000)
     assert made.replayed == ("one",)
     assert "- two is no longer approved" in made.text

@@ -96,7 +96,7 @@ def configured(home: Path) -> None:
 async def test_a_host_is_opened_as_the_configuration_says() -> None:
     async with SkillHost.from_config() as host:
         assert [skill.handle for skill in host.skills()] == ["kept"]
-        assert host.admin.servers() == ()
+        assert host.places.servers() == ()
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,6 @@ async def test_a_server_whose_variable_is_not_set_affects_only_itself(tmp_path: 
         "utf-8",
     )
     async with SkillHost.from_config(unsafe_trust_project=True) as host:
-        assert [server.label for server in host.admin.servers()] == ["other"]
+        assert [server.label for server in host.places.servers()] == ["other"]
         [told] = [event.message for event in host.log.events_so_far() if event.origin == Origin.mcp("data")]
     assert "servers.data.token_env needs the variable 'DATA_TOKEN', which is not set" in told

@@ -144,7 +144,7 @@ async def test_a_server_that_comes_back_is_listed_again_and_reported(tmp_path: P
             if event.kind == "recovered":
                 break
         assert kinds == ["added", "failure", "recovered"]
-        assert [state.status for state in host.admin.servers()] == [ConnectionStatus.READY]
+        assert [state.status for state in host.places.servers()] == [ConnectionStatus.READY]
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 

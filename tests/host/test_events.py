@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from skillwire.host import Event, EventKind
-from skillwire.host.state import EventRecorder
+from skillwire.host.events import EventRecorder
 
 pytestmark = pytest.mark.anyio
 

@@ -71,7 +71,7 @@ async def test_an_answer_that_comes_after_its_deadline_is_used_for_nothing(tmp_p
         tasks.start_soon(lambda: pass_time(60, once=lambda: simulator.asked("resources/read")))
         with pytest.raises(SourceError, match="did not answer resources/read within 60 s"):
             await host.load("notes")
-        assert (host.active(), list(host.admin.cache.files())) == ((), [])
+        assert (host.active(), list(host.cache.files())) == ((), [])
         may_answer.set()
         assert (await host.load("notes")).skill.handle == "notes"
 
@@ -120,5 +120,5 @@ async def test_a_full_disk_stores_no_approval_and_says_so_on_one_line(
     async with SkillHost(servers={"shop": url}) as host:
         with pytest.raises(ApprovalRequired):
             await host.load("notes")
-        await host.admin.approve(await host.find("notes"))
+        await host.decide.approve(await host.find("notes"))
         assert "# notes" in (await host.load("notes")).text

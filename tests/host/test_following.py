@@ -15,7 +15,7 @@ from simulator import Simulator, agree, make_host, opened
 from skillwire.consent import State
 from skillwire.host import EventKind, ServerConfig, SkillHost, state_paths
 from skillwire.host.config.server import SeenFile, TrustedFiles, seen_digest
-from skillwire.host.registration import few_directories
+from skillwire.host.following import few_directories
 from skillwire.limits import Limits
 from skillwire.skill import SkillUri
 from trees import write, write_skill
@@ -26,15 +26,15 @@ pytestmark = pytest.mark.anyio
 
 def state(host: SkillHost, name: str) -> State:
     [skill] = [skill for skill in host.skills() if skill.handle == name]
-    return host.admin.status(skill).state
+    return host.decide.status(skill).state
 
 
 async def test_an_approved_skill_that_is_not_in_use_is_changed_as_soon_as_its_body_is(
     notes_server: ServerConfig, tmp_path: Path
 ) -> None:
     async with make_host(tmp_path, servers={"shop": notes_server}) as host:
-        await host.admin.approve(await host.find("notes"))
-        await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
+        await host.decide.approve(await host.find("notes"))
+        await until(lambda: [one.notifies for one in host.places.servers()] == [True])
         path = tmp_path / "skills/notes/SKILL.md"
         write(path, path.read_bytes() + b"\nMore.\n")
         await until(lambda: state(host, "notes") is State.CHANGED)
@@ -45,8 +45,8 @@ async def test_a_change_that_one_process_heard_of_is_shown_by_the_next_one_too(
 ) -> None:
     servers = {"shop": notes_server}
     async with make_host(tmp_path, servers=servers, cache_listings=True) as host:
-        await host.admin.approve(await host.find("notes"))
-        await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
+        await host.decide.approve(await host.find("notes"))
+        await until(lambda: [one.notifies for one in host.places.servers()] == [True])
         path = tmp_path / "skills/notes/SKILL.md"
         write(path, path.read_bytes() + b"\nMore.\n")
         await until(lambda: state(host, "notes") is State.CHANGED)
@@ -62,8 +62,8 @@ async def test_a_skill_that_is_shown_is_followed_before_anybody_decides(
 ) -> None:
     async with make_host(tmp_path, servers={"shop": notes_server}) as host:
         skill = await host.find("notes")
-        host.admin.follow(skill)
-        await until(lambda: [one.notifies for one in host.admin.servers()] == [True])
+        host.following.show(skill)
+        await until(lambda: [one.notifies for one in host.places.servers()] == [True])
         write(tmp_path / "skills/notes/references/a.md", b"# Another\n")
         await until(lambda: host.skills()[0].entry != skill.entry)
 
@@ -76,13 +76,13 @@ async def test_a_server_that_sends_no_notification_is_listed_again_when_its_list
     sim.skill("refunds")
     limits = replace(Limits(), min_ttl_seconds=0.05, listing_ttl_seconds=0.1)
     async with opened(tmp_path, host_options={"limits": limits}, shop=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
-        [before] = host.admin.servers()
+        await host.decide.approve(await host.find("refunds"))
+        [before] = host.places.servers()
         assert before.listed_at is not None
         assert before.list_seconds == 0.1
         sim.skill("refunds").change_body("# Other\n")
         await until(lambda: state(host, "refunds") is State.CHANGED)
-        [after] = host.admin.servers()
+        [after] = host.places.servers()
         assert after.listed_at is not None
         assert after.listed_at > before.listed_at
 
@@ -115,7 +115,7 @@ async def test_many_approved_skills_cost_one_subscription_and_no_request_for_eac
     sim.server.middleware.insert(0, declare)
     async with opened(tmp_path, shop=sim) as host:
         for skill in host.skills():
-            await host.admin.approve(skill)
+            await host.decide.approve(skill)
     sim.requests.clear()
     listened.clear()
     async with opened(tmp_path, shop=sim):
@@ -189,7 +189,7 @@ async def test_an_edited_configuration_reaches_an_open_host(work: Path, folders:
         await until(lambda: handles(host) == {"notes", "refunds"}, every=0.5)
         configure(mine, shop=shop)
         await until(lambda: handles(host) == {"refunds"}, every=0.5)
-        assert [server.label for server in host.admin.servers()] == ["shop"]
+        assert [server.label for server in host.places.servers()] == ["shop"]
         messages = [event.message for event in host.log.events_so_far() if event.kind is EventKind.REMARK]
         assert "MCP server docs is closed: it is not configured any more" in messages
         mine.write_text("[servers.\n", "utf-8")
@@ -212,7 +212,7 @@ async def test_an_edited_project_file_ends_its_trust_and_closes_its_servers_with
     async with SkillHost.from_config() as host:
         assert handles(host) == {"notes", "refunds"}
         configure(file, "# A comment" if is_readable else "[servers.", **servers)
-        await until(lambda: not host.admin.servers(), every=0.5)
+        await until(lambda: not host.places.servers(), every=0.5)
         assert handles(host) == set()
         closed = [one.message for one in host.log.failures() if "closed" in one.message]
         assert closed == [
@@ -236,12 +236,12 @@ async def test_what_another_process_approves_is_known_and_shown(tmp_path: Path) 
         told += 1
 
     async with opened(tmp_path, shop=sim) as host, opened(tmp_path, shop=other_sim) as other:
-        host.admin.watch(count)
+        host.log.on_change(count)
         before = told
-        await other.admin.approve(await other.find("refunds"))
+        await other.decide.approve(await other.find("refunds"))
         await until(lambda: state(host, "refunds") is State.APPROVED, every=0.5)
         await until(lambda: told > before, every=0.5)
-        await other.admin.revoke("refunds")
+        await other.decide.revoke("refunds")
         await until(lambda: state(host, "refunds") is State.NOT_APPROVED, every=0.5)
 
 

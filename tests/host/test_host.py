@@ -40,7 +40,7 @@ async def test_nothing_is_fetched_on_connection_listing_or_approval(tmp_path: Pa
     async with opened(tmp_path, shop=sim, host_options=ASKING) as host:
         host.skills()
         host.catalog()
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         await host.refresh()
         assert sim.read_uris() == []
         await host.load("refunds")
@@ -59,7 +59,7 @@ async def test_skills_are_listed_to_the_last_page_loaded_and_read_on_both_revisi
     for number in range(5):
         sim.skill(f"skill-{number}", files={"a.md": b"text"})
     async with opened(tmp_path, shop=sim, config={"era": era}, host_options=ASKING) as host:
-        (state,) = host.admin.servers()
+        (state,) = host.places.servers()
         assert (state.status, state.era, state.declares_skills) == (ConnectionStatus.READY, negotiated, True)
         assert [skill.handle for skill in host.skills()] == [f"skill-{number}" for number in range(5)]
         for number in range(5):
@@ -100,9 +100,9 @@ async def test_a_catalog_is_rendered_again_for_each_change_and_each_different_re
         assert host.catalog(budget=len(first) - 1) != first
         assert "search_skills" in {tool.name for tool in host.tools()}
         assert host.catalog() == first
-        host.admin.set_enabled("refunds", False)
+        host.decide.set_enabled("refunds", False)
         assert host.catalog() == ""
-        host.admin.set_enabled("refunds", True)
+        host.decide.set_enabled("refunds", True)
         sim.skill("orders")
         await host.refresh("shop")
         assert "orders" in host.catalog()
@@ -116,7 +116,7 @@ async def test_a_local_skill_needs_no_approval_and_says_where_it_is_from(tmp_pat
         assert "local directory mine" in loaded.text
         assert "Mine." in await host.read("notes", "a.md")
         assert host.may_execute("bash").allowed
-        assert list(host.admin.cache.files()) == []
+        assert list(host.cache.files()) == []
 
 
 @pytest.mark.requirement("FMT-10", "FMT-9")
@@ -157,11 +157,11 @@ async def test_a_directory_is_listed_from_the_entry(tmp_path: Path) -> None:
 async def test_a_preview_shows_verified_content_and_is_no_load(tmp_path: Path) -> None:
     sim = shop_with_refunds()
     async with opened(tmp_path, shop=sim) as host:
-        assert "with care" in ((await host.admin.preview("refunds")).text or "")
-        assert (await host.admin.preview("refunds", "references/a.md")).data == b"Text of a."
+        assert "with care" in ((await host.files.preview("refunds")).text or "")
+        assert (await host.files.preview("refunds", "references/a.md")).data == b"Text of a."
         assert host.active() == ()
-        assert list(host.admin.cache.files()) == []
-        assert host.admin.approvals.approved() == []
+        assert list(host.cache.files()) == []
+        assert host.consent.approved() == []
         with pytest.raises(ApprovalRequired):
             await host.load("refunds")
 
@@ -238,7 +238,7 @@ async def test_releasing_what_is_not_held_says_so(tmp_path: Path) -> None:
 async def test_a_disabled_skill_is_neither_shown_nor_loaded_nor_active(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop_with_refunds(), host_options=ASKING) as host:
         await host.load("refunds")
-        host.admin.set_enabled("refunds", False)
+        host.decide.set_enabled("refunds", False)
         assert host.active() == ()
         assert host.catalog() == ""
         for name in ("refunds", "skill://refunds/SKILL.md"):
@@ -247,16 +247,16 @@ async def test_a_disabled_skill_is_neither_shown_nor_loaded_nor_active(tmp_path:
         with pytest.raises(SkillNotFound, match="disabled"):
             await host.read_resource("shop", "skill://refunds/SKILL.md")
         assert [skill.enabled for skill in host.skills(disabled=True)] == [False]
-        host.admin.set_enabled("skill://refunds/SKILL.md", True)
+        host.decide.set_enabled("skill://refunds/SKILL.md", True)
         await host.load("refunds")
         with pytest.raises(SkillNotFound):
-            host.admin.set_enabled("nobody", False)
+            host.decide.set_enabled("nobody", False)
 
 
 async def test_a_disabled_uri_is_disabled_on_every_server(tmp_path: Path) -> None:
     shop, bank = shop_with_refunds(), shop_with_refunds()
     async with opened(tmp_path, shop=shop, bank=bank) as host:
-        host.admin.set_enabled("skill://refunds/SKILL.md", False)
+        host.decide.set_enabled("skill://refunds/SKILL.md", False)
         assert host.skills() == ()
 
 
@@ -283,7 +283,7 @@ async def test_servers_are_reported_with_their_place_and_status(tmp_path: Path) 
         "off": ServerConfig(url="http://user:sk-12345678@127.0.0.1:9/mcp?key=sk-12345678"),
     }
     async with make_host(tmp_path, servers=servers) as host:
-        states = {state.label: state for state in host.admin.servers()}
+        states = {state.label: state for state in host.places.servers()}
     assert states["shop"].approval_mode is ApprovalMode.PINNED
     assert not states["plain"].declares_skills
     assert plain.asked("skills/list") == []
@@ -326,10 +326,10 @@ async def test_forgetting_a_server_removes_its_files_its_approvals_and_what_is_h
     async with opened(tmp_path, shop=shop_with_refunds(), host_options=ASKING) as host:
         await host.load("refunds")
         await host.read("refunds", "references/a.md")
-        assert await host.admin.forget_server("shop") == (2, 1)
+        assert await host.decide.forget_server("shop") == (2, 1)
         assert host.active() == ()
-        assert list(host.admin.cache.files()) == []
-        assert host.admin.approvals.approved() == []
+        assert list(host.cache.files()) == []
+        assert host.consent.approved() == []
 
 
 async def test_events_tell_what_happened_from_the_start_until_the_host_is_closed(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ async def test_events_tell_what_happened_from_the_start_until_the_host_is_closed
 
     async with anyio.create_task_group() as tasks, opened(tmp_path, shop=sim) as host:
         tasks.start_soon(listen, host)
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         sim.skill("refunds").change_body("New.\n")
         sim.skill("other")
         await host.refresh()
@@ -363,7 +363,7 @@ async def test_a_host_that_is_closed_answers_with_an_error_and_is_not_opened_aga
         pass
     with pytest.raises(SourceError, match="shop is not connected"):
         await host.load("refunds")
-    assert [state.status for state in host.admin.servers()] == [ConnectionStatus.CLOSED]
+    assert [state.status for state in host.places.servers()] == [ConnectionStatus.CLOSED]
     await host.close()
     with pytest.raises(RuntimeError, match="opened once"):
         async with host:
@@ -391,7 +391,7 @@ def test_a_host_can_tell_a_uri_from_a_path() -> None:
 
 async def test_grants_of_a_loaded_skill_are_shown(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop_with_refunds()) as host:
-        await host.admin.approve(await host.find("refunds"), grants=Grants(execute_code=True))
+        await host.decide.approve(await host.find("refunds"), grants=Grants(execute_code=True))
         assert (await host.load("refunds")).grants == Grants(execute_code=True)
         assert host.may_execute("bash", {"command": "ls"}).allowed
 

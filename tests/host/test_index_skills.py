@@ -73,12 +73,12 @@ async def test_an_index_skill_is_approved_ahead_and_loads_without_a_question(tmp
     sim.resources["skill://refunds/forms/a.md"] = b"Form A."
     async with opened(tmp_path, shop=sim) as host:
         skill = await host.find("refunds")
-        assert host.admin.status(skill).state is State.NOT_APPROVED
-        review = await host.admin.fetch_files("refunds")
+        assert host.decide.status(skill).state is State.NOT_APPROVED
+        review = await host.files.fetch_files("refunds")
         assert [file.path for file in review.files] == ["SKILL.md", "forms/a.md"]
         assert host.active() == ()
-        await host.admin.approve("refunds", digest=review.digest)
-        assert host.admin.status(skill).state is State.APPROVED
+        await host.decide.approve("refunds", digest=review.digest)
+        assert host.decide.status(skill).state is State.APPROVED
     async with opened(tmp_path, shop=sim, host_options={"ask": never}) as host:
         assert "Body." in (await host.load("refunds")).text
         assert "Form A." in await host.read("refunds", "forms/a.md")
@@ -88,7 +88,7 @@ async def test_an_index_skill_is_approved_ahead_and_loads_without_a_question(tmp
 async def test_other_text_than_was_approved_is_asked_about_again(tmp_path: Path) -> None:
     sim = april()
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve("refunds", digest=(await host.admin.fetch_files("refunds")).digest)
+        await host.decide.approve("refunds", digest=(await host.files.fetch_files("refunds")).digest)
     sim.resources[REFUNDS] = TEXT.replace(b"Body.", b"Other.")
     async with opened(tmp_path, shop=sim) as host:
         with pytest.raises(ApprovalRequired, match="only what was seen can be approved"):
@@ -104,18 +104,18 @@ async def test_other_text_than_was_approved_is_asked_about_again(tmp_path: Path)
 async def test_text_that_changes_between_review_and_approval_is_not_approved(tmp_path: Path) -> None:
     sim = april()
     async with opened(tmp_path, shop=sim) as host:
-        review = await host.admin.fetch_files("refunds")
+        review = await host.files.fetch_files("refunds")
         sim.resources[REFUNDS] = TEXT + b"More.\n"
         with pytest.raises(ApprovalRequired, match="is not what was shown"):
-            await host.admin.approve("refunds", digest=review.digest)
-        assert host.admin.approvals.approved() == []
+            await host.decide.approve("refunds", digest=review.digest)
+        assert host.consent.approved() == []
 
 
 @pytest.mark.requirement("SEC-6")
 async def test_a_file_that_was_not_reviewed_needs_a_yes_of_its_own(tmp_path: Path) -> None:
     sim = april()
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve("refunds", digest=(await host.admin.fetch_files("refunds")).digest)
+        await host.decide.approve("refunds", digest=(await host.files.fetch_files("refunds")).digest)
         sim.resources["skill://refunds/late.md"] = b"Late."
         await host.load("refunds")
         with pytest.raises(ApprovalRequired):
@@ -149,7 +149,7 @@ async def test_the_listed_files_of_an_index_skill_are_read_before_the_question_w
         await host.load("refunds")
         assert person.questions == [{"SKILL.md": TEXT.decode(), "references/GUIDE.md": "How to."}]
         assert "How to." in await host.read("refunds", "references/GUIDE.md")
-        (record,) = host.admin.approvals.approved()
+        (record,) = host.consent.approved()
         approval = record.approval()
         assert approval is not None
         assert {uri for uri, _ in approval.resources} == {REFUNDS, "skill://refunds/references/GUIDE.md"}
@@ -196,7 +196,7 @@ async def test_a_yes_for_one_load_covers_the_files_that_were_shown_with_it(tmp_p
         await host.read("refunds", "forms/b.md")
         await host.read("refunds", "forms/b.md")
         assert [list(shown) for shown in person.questions] == [["SKILL.md", "forms/a.md"], ["forms/b.md"]]
-        assert host.admin.approvals.approved() == []
+        assert host.consent.approved() == []
         await host.load("refunds")
     assert len(person.questions) == 3
 
@@ -209,7 +209,7 @@ async def test_a_yes_to_a_supporting_file_alone_does_not_approve_the_skill(tmp_p
         sim.resources["skill://refunds/late.md"] = b"Late."
         person.says = True
         await host.read("refunds", "late.md")
-        assert host.admin.status(await host.find("refunds")).state is State.NOT_APPROVED
+        assert host.decide.status(await host.find("refunds")).state is State.NOT_APPROVED
         await host.load("refunds")
     assert [list(shown) for shown in person.questions] == [["SKILL.md"], ["late.md"], ["SKILL.md"]]
 
@@ -280,7 +280,7 @@ async def test_while_its_server_is_unreachable_the_approved_text_comes_from_the_
     sim = april()
     sim.resources["skill://refunds/forms/a.md"] = b"Form A."
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve("refunds", digest=(await host.admin.fetch_files("refunds")).digest)
+        await host.decide.approve("refunds", digest=(await host.files.fetch_files("refunds")).digest)
     async with opened(tmp_path, shop=unreachable()) as host:
         assert "Body." in (await host.load("refunds")).text
         assert "Form A." in await host.read("refunds", "forms/a.md")
@@ -295,7 +295,7 @@ async def test_a_dynamic_skill_of_the_final_extension_is_approved_ahead_and_read
     sim = Simulator()
     skill = sim.skill("weather", dynamic=True, body="Rain.\n")
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve("weather", digest=(await host.admin.fetch_files("weather")).digest)
+        await host.decide.approve("weather", digest=(await host.files.fetch_files("weather")).digest)
     async with opened(tmp_path, shop=sim, host_options={"ask": never}) as host:
         await host.load("weather")
         host.release("weather")
@@ -314,7 +314,7 @@ async def test_the_files_of_a_review_have_the_limits_of_a_skill(tmp_path: Path) 
     for limits in (Limits(files_per_skill=3), Limits(bytes_per_skill=1000)):
         async with opened(tmp_path, shop=sim, host_options={"limits": limits}) as host:
             with pytest.raises(LimitExceeded):
-                await host.admin.fetch_files("refunds")
+                await host.files.fetch_files("refunds")
 
 
 # Supporting files, several contents, the index itself
@@ -332,7 +332,7 @@ async def test_the_supporting_files_that_a_server_lists_are_in_the_loaded_text(
         text = (await host.load(skill.handle)).text
         assert "references/limits.md" in text
         assert "notes.md" not in text
-        assert host.admin.files(skill) == ("references/limits.md",)
+        assert host.files.paths(skill) == ("references/limits.md",)
         assert "No more than 500." in await host.read(skill.handle, "references/limits.md")
 
 
@@ -427,11 +427,11 @@ def with_template(sim: Simulator, *products: str) -> Simulator:
 async def test_a_template_is_listed_with_its_arguments_completed_and_loaded(tmp_path: Path) -> None:
     sim = with_template(april(), "widget", "gadget")
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        (template,) = host.admin.templates()
+        (template,) = host.places.templates()
         assert (template.name, template.arguments) == ("docs/{product}", ("product",))
         assert (template.origin.label, template.description) == ("shop", "How a product works.")
-        assert await host.admin.complete("docs/{product}", "product") == ("widget", "gadget")
-        assert await host.admin.complete(TEMPLATE, "product", "ga", server="shop") == ("gadget",)
+        assert await host.places.complete("docs/{product}", "product") == ("widget", "gadget")
+        assert await host.places.complete(TEMPLATE, "product", "ga", server="shop") == ("gadget",)
         loaded = await host.load("docs/{product}", values={"product": "widget"})
         assert "All about widget." in loaded.text
         assert loaded.skill.uri == "skill://docs/widget/SKILL.md"
@@ -449,7 +449,7 @@ async def test_a_template_is_listed_with_its_arguments_completed_and_loaded(tmp_
         with pytest.raises(SkillNotFound, match="is a skill, not a template"):
             await host.find("refunds", values={"product": "widget"})
         with pytest.raises(SkillNotFound, match="has no argument price; known: product"):
-            await host.admin.complete("docs/{product}", "price")
+            await host.places.complete("docs/{product}", "price")
 
 
 @pytest.mark.requirement("FMT-9", "SEC-3")
@@ -480,7 +480,7 @@ async def test_without_completion_a_server_only_lacks_suggestions(tmp_path: Path
 
     sim.server.add_request_handler("completion/complete", types.CompleteRequestParams, refuse)
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
-        assert await host.admin.complete("docs/{product}", "product") == ()
+        assert await host.places.complete("docs/{product}", "product") == ()
         assert "widget" in (await host.load("docs/{product}", values={"product": "widget"})).text
 
 

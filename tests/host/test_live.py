@@ -189,7 +189,7 @@ async def test_a_default_folder_that_is_created_later_becomes_part_of_the_host(
     monkeypatch.chdir(project)
     monkeypatch.setenv("HOME", str(home))
     async with make_host(tmp_path, default_directories=True, style="gemini") as host:
-        assert [origin.label for origin in host.feed.origins()] == ["user"]
+        assert [origin.label for origin in host.places.origins()] == ["user"]
         assert not host.log.failures()
         for path, label in ((home / ".claude", "user-claude"), (project / ".agents", "project")):
             with anyio.fail_after(PATIENCE):
@@ -199,7 +199,7 @@ async def test_a_default_folder_that_is_created_later_becomes_part_of_the_host(
             assert added.origin is not None
             # As after a new start: what came with a project is not the user's own.
             assert (added.origin.label, added.origin.is_own) == (label, path.is_relative_to(home))
-        assert [origin.label for origin in host.feed.origins()] == ["user", "user-claude", "project"]
+        assert [origin.label for origin in host.places.origins()] == ["user", "user-claude", "project"]
 
 
 async def test_without_watching_a_refresh_finds_the_folders_that_were_created(

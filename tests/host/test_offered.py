@@ -35,7 +35,7 @@ async def test_a_declined_skill_is_not_offered_to_a_model_in_any_style(tmp_path:
     async with opened(tmp_path, shop=shop(), host_options={"ask": agree, "style": style}) as host:
         assert "refunds" in host.catalog()
         skill = next(one for one in host.skills() if one.entry.name == "refunds")
-        await host.admin.decline(skill)
+        await host.decide.decline(skill)
         catalog = host.catalog()
         assert ("refunds" in catalog, "returns" in catalog) == (False, True)
         assert all("refunds" not in str(tool.input_schema) for tool in host.tools())
@@ -45,12 +45,12 @@ async def test_a_declined_skill_is_not_offered_to_a_model_in_any_style(tmp_path:
 
 async def test_people_still_see_what_they_declined_and_how_to_change_it(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=shop(), host_options={"ask": agree}) as host:
-        await host.admin.decline(await host.find("refunds"))
+        await host.decide.decline(await host.find("refunds"))
         assert [one.handle for one in host.skills()] == ["refunds", "returns"]
         assert [one.handle for one in host.skills(for_models=True)] == ["returns"]
         assert {one.skill.handle for one in await host.search("handled")} == {"refunds", "returns"}
         assert "/refunds" in [command.name for command in host.commands()]
-        assert host.admin.status(await host.find("refunds")).state is State.DECLINED
+        assert host.decide.status(await host.find("refunds")).state is State.DECLINED
         refused = await call(host, "load_skill", name="refunds")
         assert (refused.is_error, "was declined by you: approve it" in refused.text) == (True, True)
 
@@ -60,12 +60,12 @@ async def test_it_is_offered_again_when_the_decision_is_over(tmp_path: Path, und
     sim = shop()
     async with opened(tmp_path, shop=sim, host_options={"ask": agree}) as host:
         skill = await host.find("refunds")
-        await host.admin.decline(skill)
+        await host.decide.decline(skill)
         assert "refunds" not in host.catalog()
         if undo == "approve":
-            await host.admin.approve(skill)
+            await host.decide.approve(skill)
         elif undo == "revoke":
-            await host.admin.revoke("refunds")
+            await host.decide.revoke("refunds")
         else:
             sim.skill("refunds").change_body("# How\nAnother text.\n")
             await host.refresh()
@@ -88,11 +88,11 @@ async def test_what_another_process_declined_is_refused_without_asking_and_then_
         make_host(tmp_path, servers=config) as other,
     ):
         assert "refunds" in host.catalog()
-        await other.admin.decline(await other.find("refunds"))
+        await other.decide.decline(await other.find("refunds"))
         with pytest.raises(ApprovalRequired, match="was declined by you"):
             await host.load("refunds")
         assert (asked, "refunds" in host.catalog()) == ([], False)
-        await other.admin.revoke("refunds")
+        await other.decide.revoke("refunds")
         await host.load("refunds")
         assert (asked, "refunds" in host.catalog()) == (["refunds"], True)
 
@@ -112,5 +112,5 @@ async def test_declined_skills_take_no_place_among_the_results_of_a_search(tmp_p
         assert "refunds-3" not in await found(host)
         for number in range(3):
             skill = await host.find(f"refunds-{number}")
-            await host.admin.decline(f"refunds-{number}", digest=shown_digest(skill.entry))
+            await host.decide.decline(f"refunds-{number}", digest=shown_digest(skill.entry))
         assert "refunds-3" in await found(host)

@@ -31,8 +31,8 @@ from skillwire.host.policies import (
     SIGNED_POLICY,
     SIGNED_REVOCATIONS,
     LoadedPolicy,
+    PolicyFiles,
     check_owner,
-    load_policy,
     policy_log,
     store_signed_approvals,
 )
@@ -126,7 +126,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     def load(rules: str) -> LoadedPolicy:
         text = f'[policy]\nformat = 1\nname = "acme"\ncontact = "security@example.org"\n{rules}'
         (tmp_path / "policy.toml").write_text(text)
-        return load_policy(tmp_path / "absent.toml")
+        return PolicyFiles().load(tmp_path / "absent.toml")
 
     return load
 
@@ -173,13 +173,13 @@ def test_only_a_file_that_nobody_but_root_can_write_counts(tmp_path: Path) -> No
 def test_a_file_that_cannot_be_used_refuses_everything(machine: Write, tmp_path: Path) -> None:
     assert "cannot be used" in words(machine("nonsense"))
     (tmp_path / "policy.toml").write_bytes(b"\xff")
-    assert "not UTF-8" in words(load_policy(tmp_path / "absent.toml"))
+    assert "not UTF-8" in words(PolicyFiles().load(tmp_path / "absent.toml"))
     (tmp_path / "policy.toml").unlink()
     (tmp_path / "policy.toml").mkdir()
-    assert "cannot be read" in words(load_policy(tmp_path / "absent.toml"))
+    assert "cannot be read" in words(PolicyFiles().load(tmp_path / "absent.toml"))
     (tmp_path / "policy.toml").rmdir()
     (tmp_path / "policy.toml").symlink_to(tmp_path / "nowhere")
-    assert "cannot be read" in words(load_policy(tmp_path / "absent.toml"))
+    assert "cannot be read" in words(PolicyFiles().load(tmp_path / "absent.toml"))
 
 
 def test_the_files_of_the_user_and_of_a_project_are_layers_too(machine: Write, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_files_of_the_user_and_of_a_project_are_layers_too(machine: Write, t
     user.write_text('[policy]\nformat = 1\nname = "me"\n[sources]\ndeny = ["*/refunds"]')
     project = tmp_path / "skillwire-policy.toml"
     project.write_text('[policy]\nformat = 1\nname = "shop"\n[sources]\nallow = ["*"]')
-    loaded = load_policy(project)
+    loaded = PolicyFiles().load(project)
     assert [layer.kind for layer in loaded.policy.layers] == ["machine", "user", "project"]
     assert "the policy me refuses it" in words(loaded)
 

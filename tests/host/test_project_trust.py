@@ -38,7 +38,7 @@ async def test_an_untrusted_server_is_a_failure_with_a_fix_and_affects_only_itse
     skill.write_text("---\nname: notes\ndescription: Takes notes.\n---\nDo it.\n", "utf-8")
     async with SkillHost.from_config(default_directories=True) as host:
         assert [skill.handle for skill in host.skills()] == ["notes"]
-        assert host.admin.servers() == ()
+        assert host.places.servers() == ()
         [event] = [event for event in host.log.events_so_far() if event.kind is EventKind.FAILURE]
         assert event.origin == Origin.mcp("evil")
         assert event.message.startswith("MCP server evil is not trusted")
@@ -54,7 +54,7 @@ async def test_a_server_that_is_trusted_in_some_way_is_started(work: Path, how: 
         TrustedFiles(state_paths().trusted).trust(seen(work / FILE, TEXT.encode()))
     host = SkillHost.from_config(file=FILE if how == "named" else None, unsafe_trust_project=how == "unsafe")
     async with host:
-        assert [server.label for server in host.admin.servers()] == ["evil"]
+        assert [server.label for server in host.places.servers()] == ["evil"]
     assert (work / "started").exists()
 
 
@@ -65,7 +65,7 @@ async def test_a_directory_is_one_place_however_it_is_reached(work: Path) -> Non
     link = work.parent / "link"
     link.symlink_to(work)
     async with SkillHost.from_config(link) as host:
-        assert [server.label for server in host.admin.servers()] == ["evil"]
+        assert [server.label for server in host.places.servers()] == ["evil"]
 
 
 def test_concurrent_decisions_are_all_stored(tmp_path: Path) -> None:

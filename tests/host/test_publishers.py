@@ -39,7 +39,7 @@ def options(*known: Publisher) -> dict[str, Any]:
 
 async def test_what_the_publisher_signed_is_approved_and_loaded(tmp_path: Path) -> None:
     async with opened(tmp_path, shop=signed_by(KEY), **options(ACME)) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         assert (await host.load("refunds")).text
 
 
@@ -59,7 +59,7 @@ async def test_what_it_did_not_sign_is_refused_with_the_reason(
     sim = server()
     async with opened(tmp_path, shop=sim, **options(*known)) as host:
         skill = await host.find("refunds")
-        for attempt in (host.admin.approve(skill), host.load("refunds")):
+        for attempt in (host.decide.approve(skill), host.load("refunds")):
             with pytest.raises(ApprovalRequired, match=reason):
                 await attempt
     assert {uri.rpartition("/")[2] for uri in sim.read_uris()} <= {SIGNATURE_FILE}
@@ -79,8 +79,8 @@ async def test_a_skill_that_misses_its_publisher_is_listed_as_refused_with_the_r
     sim = signed_by(KEY, change=b"other")
     sim.skill("plain")
     async with opened(tmp_path, shop=sim, **options(ACME)) as host:
-        await host.admin.check_signatures()
-        shown = {skill.handle: host.admin.status(skill) for skill in host.skills()}
+        await host.signatures.check_all()
+        shown = {skill.handle: host.decide.status(skill) for skill in host.skills()}
         assert {name: status.state for name, status in shown.items()} == dict.fromkeys(shown, State.REFUSED)
         assert "signed by acme, but 1 file differs" in shown["refunds"].problem
         assert "the skill is not signed" in shown["plain"].problem
@@ -90,7 +90,7 @@ async def test_a_signature_file_that_is_too_long_is_not_even_fetched(tmp_path: P
     sim = Simulator()
     sim.skill("refunds", files={SIGNATURE_FILE: b"x" * (MAX_BUNDLE_BYTES + 1)})
     async with opened(tmp_path, shop=sim, host_options={"publishers": [ACME]}) as host:
-        verdict = await host.admin.signature(await host.find("refunds"))
+        verdict = await host.signatures.check(await host.find("refunds"))
     assert str(verdict) == f"signature not valid: {SIGNATURE_FILE} is too long"
     assert sim.read_uris() == []
 
@@ -100,11 +100,11 @@ async def test_a_signature_that_could_not_be_read_is_read_again_later(tmp_path: 
     sim.refuse("resources/read", "not now")
     async with opened(tmp_path, shop=sim, host_options={"publishers": [ACME]}) as host:
         skill = await host.find("refunds")
-        assert "cannot be read" in str(await host.admin.signature(skill))
+        assert "cannot be read" in str(await host.signatures.check(skill))
         sim.behave("resources/read")
-        assert (await host.admin.signature(skill)).is_signed
+        assert (await host.signatures.check(skill)).is_signed
         sim.requests.clear()
-        assert (await host.admin.signature(skill)).is_signed
+        assert (await host.signatures.check(skill)).is_signed
     assert sim.read_uris() == []
 
 
@@ -177,9 +177,9 @@ async def test_a_policy_of_always_asks_when_the_signer_changes_or_vanishes(tmp_p
     # The signer is remembered from one session to the next.
     served(sim, key, b"of somebody else")
     async with opened(tmp_path, shop=sim, **given) as host:
-        await host.admin.check_signatures(host.skills())
+        await host.signatures.check_all(host.skills())
         [skill] = host.skills()
-        assert host.admin.status(skill).state is State.CHANGED
+        assert host.decide.status(skill).state is State.CHANGED
         await load_again(host)
         [request] = asked.requests
         assert request.reason is Reason.SIGNER

@@ -103,12 +103,12 @@ async def test_a_host_that_is_canceled_before_it_wrote_everything_closes_its_con
     with anyio.CancelScope() as everything:
         async with host:
             skill = (await host.load("refunds")).skill
-            approvals = host.admin.approvals
+            approvals = host.consent
             approvals.end(approvals.key(skill.origin, skill.uri))  # Written when the host is closed.
             everything.cancel()
             await anyio.lowlevel.checkpoint()
     assert everything.cancelled_caught
-    assert [server.status for server in host.admin.servers()] == [ConnectionStatus.CLOSED]
+    assert [server.status for server in host.places.servers()] == [ConnectionStatus.CLOSED]
 
 
 async def test_a_canceled_load_leaves_nothing_half_done(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_a_canceled_load_leaves_nothing_half_done(tmp_path: Path) -> None:
         async with loading(host, gate) as tasks:
             tasks.cancel_scope.cancel()
         assert host.active() == ()
-        assert list(host.admin.cache.files()) == []
+        assert list(host.cache.files()) == []
         sim.behave("resources/read")
         assert "with care" in (await host.load("refunds")).text
 
@@ -157,8 +157,8 @@ async def test_an_approval_that_is_revoked_during_a_load_ends_it(tmp_path: Path)
     sim = shop()
     errors: list[ApprovalRequired] = []
     async with opened(tmp_path, shop=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
-        await host.admin.cache.forget_server(Origin.mcp("shop"))
+        await host.decide.approve(await host.find("refunds"))
+        await host.cache.forget_server(Origin.mcp("shop"))
         gate = Gate(sim, "resources/read")
 
         async def load() -> None:
@@ -170,7 +170,7 @@ async def test_an_approval_that_is_revoked_during_a_load_ends_it(tmp_path: Path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(load)
             await gate.reached.wait()
-            await host.admin.revoke("refunds")
+            await host.decide.revoke("refunds")
             gate.open.set()
         assert [error.reason for error in errors] == ["new"]
         assert host.active() == ()

@@ -70,7 +70,7 @@ def script(text: str, **options: Any) -> ServerConfig:
 async def test_a_start_that_fails_shows_the_last_lines_of_standard_error(tmp_path: Path) -> None:
     text = "import sys\nfor n in range(12): print(f'\\x1b]0;line {n}', file=sys.stderr)\nsys.exit(1)"
     async with make_host(tmp_path, servers={"shop": script(text)}) as host:
-        [state] = host.admin.servers()
+        [state] = host.places.servers()
         assert state.last_output == tuple(rf"\u001b]0;line {number}" for number in range(4, 12))
         assert r"last output: \u001b]0;line 4 | " in state.reason
         # SEC-11: a terminal would obey an escape sequence.
@@ -143,7 +143,7 @@ async def test_a_host_can_be_limited_to_the_servers_that_are_needed(tmp_path: Pa
     one.skill("refunds")
     servers = {"one": ServerConfig(instance=one.server), "two": ServerConfig(instance=two.server)}
     async with make_host(tmp_path, servers=servers, only=["one"], timeout=60) as host:
-        assert [state.label for state in host.admin.servers()] == ["one"]
+        assert [state.label for state in host.places.servers()] == ["one"]
     assert two.requests == []
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,7 +22,6 @@ from scanning import (
     SCRIPT,
     clean_machine,
     example,
-    forget,
     script_of,
     table,
     write_policy,
@@ -33,7 +32,7 @@ from skillwire.errors import PolicyRefused
 from skillwire.host import scanners
 from skillwire.host.config.file import parse_policy
 from skillwire.host.policies import policy_log
-from skillwire.host.scanners import known_scans, run_scanner, scan_skill
+from skillwire.host.scanners import Scans, run_scanner
 from skillwire.sandbox import bubblewrap as sandbox
 from skillwire.trust import (
     FindingLevel,
@@ -188,6 +187,7 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs = 0
+        self.scans = Scans()
         monkeypatch.setattr(scanners, "run_scanner", self._run)
 
     def _run(self, *arguments: Any, **options: Any) -> Scan:
@@ -198,19 +198,26 @@ class Counted:
         async def fetch() -> list[VerifiedFile]:
             return FILES
 
-        return await scan_skill(policy, ENTRY, fetch)
+        return await self.scans.scan(policy, ENTRY, fetch)
+
+    def known(self, policy: Policy) -> Mapping[str, Scan] | None:
+        return self.scans.known(policy, ENTRY)
+
+    def forget(self) -> None:
+        """Be another process, which scanned nothing."""
+        self.scans = Scans()
 
 
 async def test_the_same_bytes_are_scanned_once_by_each_command_also_by_another_process(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted, policy = Counted(monkeypatch), policy_of(example(home))
-    assert known_scans(policy, ENTRY) == {}
+    assert counted.known(policy) == {}
     [first] = await counted.scan(policy)
     assert first.words == "1 error"
-    assert [first] == list((known_scans(policy, ENTRY) or {}).values())
+    assert [first] == list((counted.known(policy) or {}).values())
     assert await counted.scan(policy) == (first,)
-    forget(monkeypatch)
+    counted.forget()
     assert await counted.scan(policy) == (first,)
     assert counted.runs == 1
     # Another command, and another version of the same one.
@@ -230,16 +237,16 @@ async def test_a_cache_that_the_user_edited_does_not_decide_for_the_machine(
     await counted.scan(own)
     [stored] = (home / "home/CACHE/skillwire/scans").iterdir()
     stored.write_text(json.dumps({**json.loads(stored.read_text()), "counts": [], "findings": []}))
-    forget(monkeypatch)
+    counted.forget()
     [edited] = await counted.scan(own)
     assert edited.words == "no findings", "their own layer is theirs"
-    assert known_scans(machine, ENTRY) is None
+    assert counted.known(machine) is None
     monkeypatch.setattr(scanners, "check_owner", lambda path: None)
     [scan] = await counted.scan(machine)
     assert (scan.words, counted.runs) == ("1 error", 2)
-    assert (known_scans(machine, ENTRY) or {}).keys() == {refusing.key}
+    assert (counted.known(machine) or {}).keys() == {refusing.key}
     for damaged in ("", "[]", "{}", '{"key": 1}', '{"key": ["a", "b"], "counts": 1, "findings": 2}'):
-        forget(monkeypatch)
+        counted.forget()
         stored.write_text(damaged)
         assert (await counted.scan(own))[0].words == "1 error"
 
@@ -281,12 +288,12 @@ async def test_a_threshold_refuses_before_anybody_is_asked_also_what_was_approve
         write_policy(home, table(example(home), "error"))
     async with opened(home, shop=shop, host_options={"ask": asking(asked)}) as host:
         skill = await host.find("refunds")
-        assert host.admin.status(skill).words == "approved"
+        assert host.decide.status(skill).words == "approved"
         with pytest.raises(PolicyRefused, match=r"policy acme refuses it by scanners\.downloads: 1 error"):
             await host.load("refunds")
-        assert host.admin.status(skill).words == "refused (policy acme)"
+        assert host.decide.status(skill).words == "refused (policy acme)"
         with pytest.raises(PolicyRefused):
-            await host.admin.approve(skill)
+            await host.decide.approve(skill)
         assert "refunds" not in host.catalog()
         assert "letters" in host.catalog()
         await host.load("letters")

@@ -119,10 +119,10 @@ async def test_grants_are_revoked_like_approvals(place: Path) -> None:
     async with host(place, Person(True)) as one:
         await one.scripts.run("pdf", "scripts/count.py")
         skill = await one.find("pdf")
-        granted = one.admin.review(skill).granted
+        granted = one.decide.review(skill).granted
         assert "scripts/count.py run" in granted
         assert f"scripts/count.py read:{place}/work/docs" in granted
-        assert await one.admin.revoke("pdf")
+        assert await one.decide.revoke("pdf")
         with pytest.raises(ApprovalRequired):
             await host_without_person(one).scripts.run("pdf", "scripts/count.py")
 
@@ -204,7 +204,7 @@ async def test_an_application_may_grant_to_all(place: Path) -> None:
     async with host(place, Person(True), grants=["read:docs"]) as one:
         await one.scripts.run("pdf", "scripts/count.py")
         skill = await one.find("pdf")
-        assert not [words for words in one.admin.review(skill).granted if "read:" in words]
+        assert not [words for words in one.decide.review(skill).granted if "read:" in words]
 
 
 async def test_without_a_runner_nothing_runs(place: Path) -> None:
@@ -250,7 +250,7 @@ async def test_a_skill_of_a_server_needs_its_approval_first(place: Path) -> None
         assert result.outcome.stdout == "ran\n"
         # A server that swaps a file, any file, after the approval: nothing of the skill runs.
         one.release("refunds")
-        await one.admin.cache.forget_server(Origin.mcp("shop"))
+        await one.cache.forget_server(Origin.mcp("shop"))
         skill.swap_file("scripts/other.py", b"print('evil')")
         with pytest.raises(VerificationError):
             await one.scripts.run("refunds", "scripts/run.py")

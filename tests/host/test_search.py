@@ -88,10 +88,10 @@ async def test_disabled_skills_are_not_found_and_take_no_place(tmp_path: Path) -
         put(tmp_path / "mine" / name, "Refunds.")
     async with opened(tmp_path, disabled=["alpha"]) as host:
         assert await handles(host, "refunds", limit=2) == ["beta", "gamma"]
-        host.admin.set_enabled("beta", False)
+        host.decide.set_enabled("beta", False)
         assert await handles(host, "refunds") == ["gamma"]
-        host.admin.set_enabled("beta", True)
-        host.admin.set_enabled("alpha", True)
+        host.decide.set_enabled("beta", True)
+        host.decide.set_enabled("alpha", True)
         assert await handles(host, "refunds") == ["alpha", "beta", "gamma"]
 
 
@@ -175,7 +175,7 @@ async def test_the_text_of_a_servers_skill_is_searched_once_it_is_cached(
     async with opened(tmp_path, servers=servers) as host:
         assert await handles(host, "kubectl") == ["deploy"]
         assert len(reads) == 1
-        await host.admin.forget_server("shop")
+        await host.decide.forget_server("shop")
         assert await handles(host, "kubectl") == []
         assert await handles(host, "ships") == ["deploy"]
 
@@ -186,7 +186,7 @@ async def test_cached_bytes_that_are_not_the_entrys_are_not_searched_and_stay(tm
     servers = {"shop": served(tmp_path / "shop")}
     async with opened(tmp_path, servers=servers) as host:
         await host.load("deploy")
-        [cached] = host.admin.cache.files()
+        [cached] = host.cache.files()
     cached.path.write_bytes(cached.path.read_bytes().replace(b"kubectl", b"kubefoo"))
     async with opened(tmp_path, servers=servers) as host:
         assert await handles(host, "kubectl") == await handles(host, "kubefoo") == []

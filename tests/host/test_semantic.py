@@ -66,7 +66,7 @@ async def test_a_skill_is_found_by_meaning_where_no_word_is_the_same(tmp_path: P
         assert (await names(host, "crop", limit=1)) == ["photos"]
         assert await names(host, "give the buyer their cash back", server="shop", limit=1) == ["refunds"]
         # A skill that is turned off is not a result, however close it is.
-        host.admin.set_enabled("refunds", False)
+        host.decide.set_enabled("refunds", False)
         assert "refunds" not in await names(host, "give the buyer their cash back")
     async with shop(tmp_path) as host:
         assert await names(host, "give the buyer their cash back") == []

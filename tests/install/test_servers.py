@@ -430,7 +430,7 @@ async def test_many_servers_share_the_requests_that_are_sent_at_once(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each may need a connection, and a process may only open so many files."""
-    monkeypatch.setattr("skillwire.host.loader._REQUESTS", 8)
+    monkeypatch.setattr("skillwire.host.files._REQUESTS", 8)
     answered = anyio.Event()
     servers = {label: Simulator() for label in ("a", "b", "c", "d")}
     for label, one in servers.items():

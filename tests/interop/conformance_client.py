@@ -29,11 +29,11 @@ async def use_skills(era: str, style: str, folder: Path, url: str) -> None:
         approvals_file=folder / "approvals.sqlite",
     )
     async with host:
-        print("era", *(state.era for state in host.admin.servers()))
+        print("era", *(state.era for state in host.places.servers()))
         print("listed", *(skill.entry.name for skill in host.skills()))
         if os.environ["MCP_CONFORMANCE_SCENARIO"].endswith("no-prefetch"):
             for skill in host.skills():
-                await host.admin.approve(await host.find(skill.handle))
+                await host.decide.approve(await host.find(skill.handle))
             host.catalog()
             host.tools()
             return

@@ -97,7 +97,7 @@ async def test_our_own_server_is_read_in_each_dialect_alone(
     }[dialect]()
     config = ServerConfig(instance=server, era=era, bare_scan=True)
     async with make_host(tmp_path, servers={"peer": config}, ask=agree) as host:
-        assert [state.dialects for state in host.admin.servers()] == [(dialect,)]
+        assert [state.dialects for state in host.places.servers()] == [(dialect,)]
         assert {skill.handle for skill in host.skills()} == {"refunds", "notes"}
         skill = await host.find("refunds")
         assert skill.entry.is_dynamic is not is_bound
@@ -145,7 +145,7 @@ async def test_every_real_peer_is_listed_loaded_and_verified(
     command, dialect = peer
     config = ServerConfig(command=command, connect_seconds=60, call_seconds=60)
     async with make_host(tmp_path, servers={"peer": config}, ask=agree) as host:
-        assert [state.dialects for state in host.admin.servers()] == [(dialect,)], host.log.events_so_far()
+        assert [state.dialects for state in host.places.servers()] == [(dialect,)], host.log.events_so_far()
         for name in ("refunds", "notes"):
             skill = await host.find(name)
             await host.load(name)

@@ -126,8 +126,8 @@ async def test_skillwire_verify_finds_nothing_where_every_skill_is_approved(
     }
     async with make_gateway(tmp_path, host_options={"servers": configs}) as gateway:
         server = gateway.server()
-        await gateway.host.feed.settled()
+        await gateway.host.places.settled()
         for skill in gateway.host.skills():
-            await gateway.host.admin.approve(skill)
+            await gateway.host.decide.approve(skill)
         report = await skillwire.verify(server, limits=PATIENT)
     assert departures(report) == (set(), set())

@@ -50,7 +50,7 @@ async def test_every_skill_is_discovered_approved_and_loaded_and_every_file_veri
     place, served = server
     config = ServerConfig(**place, era=era, connect_seconds=60, call_seconds=60)  # type: ignore[arg-type]
     async with make_host(tmp_path, servers={"peer": config}, ask=agree) as host:
-        (state,) = host.admin.servers()
+        (state,) = host.places.servers()
         assert (state.status, state.era) == (ConnectionStatus.READY, ERAS[era]), state
         assert {skill.uri for skill in host.skills()} == {f"skill://{name}/SKILL.md" for name in served}
         for skill in host.skills():

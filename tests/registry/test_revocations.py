@@ -358,8 +358,6 @@ async def test_every_replica_refuses_at_once_what_one_was_told_to_revoke(
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A user of their own, with the time by which they fetch."""
     new_user(tmp_path, monkeypatch)
-    monkeypatch.setattr(policies, "_current", None)
-    monkeypatch.setattr(policies, "_named", ())
     monkeypatch.setattr(policies, "MACHINE_FILE", tmp_path / "etc/policy.toml")
     monkeypatch.setattr(policies, "check_owner", lambda path: None)
     at = SimpleNamespace(now=1_000_000.0)

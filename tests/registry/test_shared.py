@@ -92,9 +92,9 @@ async def test_a_decision_in_one_gateway_counts_in_the_other(store: Store, tmp_p
     async with host() as first, host() as second:
         with pytest.raises(ApprovalRequired):
             await second.load("pdf")
-        await first.admin.approve(await first.find("pdf"))
+        await first.decide.approve(await first.find("pdf"))
         assert "Do it." in (await second.load("pdf")).text
-        await first.admin.revoke("pdf")
+        await first.decide.revoke("pdf")
         with pytest.raises(ApprovalRequired):
             await second.load("pdf")
 

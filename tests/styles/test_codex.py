@@ -34,7 +34,7 @@ async def test_c2_a_read_has_ten_seconds_and_no_more_than_configured(tmp_path: P
     assert (STYLE.seconds(30), STYLE.seconds(3)) == (10, 3)
     sim = Simulator()
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
-        (server,) = host._parts.inventory.places.connected.values()  # pyright: ignore[reportPrivateUsage]
+        (server,) = host.places.connected.values()  # pyright: ignore[reportPrivateUsage]
         assert server.config.call_seconds == 10
 
 
@@ -89,7 +89,7 @@ async def test_c3_where_a_dialect_has_no_metadata_the_file_is_peeked_at(tmp_path
     async with opened(tmp_path, host_options=CODEX, demo=sim) as host:
         assert "refunds: In the file. (uri:" in host.catalog()
         assert host.active() == ()
-        assert [*host.admin.cache.files()] == []
+        assert [*host.cache.files()] == []
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_c6_the_call_loads_the_skill_with_approval_and_verification(tmp_pa
         call = {"server": "demo", "uri": "skill://refunds/SKILL.md"}
         assert (await read.handler(call)).is_error
         assert sim.read_uris() == []
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         assert "<untrusted_skill_" in (await read.handler(call)).text
         assert "More." in (await read.handler({"server": "demo", "uri": "skill://refunds/a.md"})).text
         assert (await read.handler({"server": "demo", "uri": "file:///etc/passwd"})).is_error

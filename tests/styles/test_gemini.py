@@ -83,7 +83,7 @@ async def test_g3_a_switch_that_is_turned_off_empties_the_slot_at_once(
     sim.skill("refunds", files={"a.md": b"x"})
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
         await host.load("refunds")
-        await host.admin.set_switches(switches)
+        await host.places.set_switches(switches)
         assert host.skills() == ()
         with pytest.raises(SkillNotFound):
             await host.load("refunds")
@@ -97,7 +97,7 @@ async def test_g3_a_switch_that_is_turned_off_empties_the_slot_at_once(
                 await host.read_resource("demo", uri)
         await host.refresh()
         assert host.skills() == ()
-        await host.admin.set_switches(Switches())
+        await host.places.set_switches(Switches())
         assert [skill.handle for skill in host.skills()] == ["refunds"]
 
 
@@ -106,7 +106,7 @@ async def test_g3_a_load_in_progress_ends_when_a_switch_is_turned_off(tmp_path: 
     sim.skill("refunds")
 
     async def close_and_agree(request: object) -> bool:
-        await host.admin.set_switches(Switches(admin=False))
+        await host.places.set_switches(Switches(admin=False))
         return True
 
     async with opened(tmp_path, host_options={"style": "gemini", "ask": close_and_agree}, demo=sim) as host:
@@ -121,7 +121,7 @@ async def test_g3_a_server_that_disconnects_leaves_an_empty_slot(tmp_path: Path)
     sim = Simulator()
     sim.skill("refunds")
     async with opened(tmp_path, host_options=GEMINI, demo=sim) as host:
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
     gone = unreachable()
     async with opened(tmp_path, host_options=GEMINI, demo=gone) as host:
         assert host.skills() == ()
@@ -234,7 +234,7 @@ async def test_g7_switches_and_lists_per_server(tmp_path: Path) -> None:
         async with opened(tmp_path, host_options=GEMINI, config=config, demo=sim) as host:
             assert len(host.skills()) == left
     async with opened(tmp_path, host_options=GEMINI, config={"skills": False}, demo=sim) as host:
-        assert host.admin.servers() == ()
+        assert host.places.servers() == ()
     async with opened(tmp_path, host_options={**GEMINI, "disabled": ["refunds"]}, demo=sim) as host:
         assert "refunds" not in [skill.handle for skill in host.skills()]
         with pytest.raises(SkillNotFound, match="disabled"):
@@ -380,12 +380,12 @@ async def test_a_bare_uri_finds_the_one_server_that_lists_any_such_resource(tmp_
         assert both.is_error
         assert "fits several servers: say which one of demo, evil" in both.text
         assert "Evil's too." in (await read.handler({"uri": "data://two/b", "server": "evil"})).text
-        assert [one.uri for one in await host.admin.list_resources("demo")] == [
+        assert [one.uri for one in await host.places.list_resources("demo")] == [
             "data://one/a",
             "data://two/b",
         ]
         with pytest.raises(SkillNotFound, match="no server is called other; known: demo, evil"):
-            await host.admin.list_resources("other")
+            await host.places.list_resources("other")
     assert evil.read_uris() == ["data://two/b"]
 
 

@@ -140,7 +140,7 @@ async def test_o4_a_file_takes_the_same_yes_as_its_skill(tmp_path: Path) -> None
         file = {"name": "refunds/references/GUIDE.md"}
         assert (await load.handler(file)).is_error
         assert sim.read_uris() == []
-        await host.admin.approve(await host.find("refunds"))
+        await host.decide.approve(await host.find("refunds"))
         assert "Guide." in (await load.handler(file)).text
         assert (await load.handler({"name": "refunds/unlisted.md"})).is_error
         assert "<local_skill_" in (await load.handler({"name": "notes"})).text
@@ -189,7 +189,7 @@ async def test_o7_only_name_and_description_count(tmp_path: Path) -> None:
     sim.skill("refunds", fields={"allowed-tools": "Bash", "model": "big", "paths": "src/x.ts"})
     async with opened(tmp_path, host_options={"style": "goose"}, demo=sim) as host:
         assert "refunds" in host.catalog()
-        await host.admin.approve(await host.find("refunds"), grants=Grants(allowed_tools=True))
+        await host.decide.approve(await host.find("refunds"), grants=Grants(allowed_tools=True))
         fields = (await host.load("refunds")).fields
         assert (fields.name, fields.allowed_tools, fields.model, fields.paths) == ("refunds", (), "", ())
         assert host.granted_tools() == frozenset()

@@ -64,8 +64,8 @@ async def test_w1_resources_with_the_scheme_are_listed_and_peeked_at(tmp_path: P
         assert "Moves a database. Use when: Before a release." in host.catalog()
         # A peek is no load: nothing is held, cached or approved.
         assert host.active() == ()
-        assert [*host.admin.cache.files()] == []
-        assert [*host.admin.approvals.approved(Origin.mcp("demo"))] == []
+        assert [*host.cache.files()] == []
+        assert [*host.consent.approved(Origin.mcp("demo"))] == []
     assert sim.read_uris() == ["skill://index.json", "skill://db/migrate"]
 
 
@@ -101,7 +101,7 @@ async def test_w1_what_was_peeked_at_is_what_a_load_must_find(tmp_path: Path) ->
     async with opened(tmp_path, host_options=wayland(), demo=sim) as host:
         assert "# Do it" in (await host.load("demo:db:migrate")).text
         # Without the approval of the text that was cached, the text is read again.
-        assert await host.admin.revoke("demo:db:migrate")
+        assert await host.decide.revoke("demo:db:migrate")
         sim.resources["skill://db/migrate"] = SKILL.replace(b"Moves", b"Drops")
         # One refresh peeks again, and then the two agree: the user is asked about what was seen.
         assert "# Do it" in (await host.load("demo:db:migrate")).text
@@ -250,7 +250,7 @@ def test_w8_a_profile_decides_which_servers_are_connected(tmp_path: Path) -> Non
     )
     assert set(load_config(file=file, profile="work").servers) == {"b"}
     host = SkillHost.from_config(file=file, profile="work", style="wayland")
-    assert [*host._parts.inventory.places.configs] == [Origin.mcp("b")]  # pyright: ignore[reportPrivateUsage]
+    assert [*host.places.configs] == [Origin.mcp("b")]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_w8_the_default_profile_holds_and_mcp_servers_says_the_same_as_servers(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ from skillwire.trust import (
     ResourceSet,
     SignatureState,
     SignatureVerdict,
+    Step,
+    Unapproved,
     admit,
     approve,
     require,
@@ -147,7 +149,7 @@ def test_a_skill_is_offered_before_its_signature_was_checked() -> None:
     ("policy", "decision"),
     [
         (ApprovalMode.PROMPT, Ask(Reason.CHANGED, CHANGES)),
-        (ApprovalMode.PINNED, Denied(ApprovalMode.PINNED, Reason.CHANGED, CHANGES)),
+        (ApprovalMode.PINNED, Denied(Step.PINNED, Unapproved(Reason.CHANGED, CHANGES))),
         (ApprovalMode.ALWAYS, Allowed(NO_GRANTS)),
     ],
 )
@@ -184,14 +186,14 @@ def test_a_set_that_is_larger_smaller_or_other_is_not_what_was_approved(files: d
         (ApprovalMode.PROMPT, None, True, Ask(Reason.NEW)),
         (ApprovalMode.PROMPT, APPROVED, False, Allowed(TOOLS, approved=True)),
         (ApprovalMode.PROMPT, APPROVED, True, Allowed(TOOLS, approved=True)),
-        (ApprovalMode.PINNED, None, False, Denied(ApprovalMode.PINNED, Reason.NEW)),
+        (ApprovalMode.PINNED, None, False, Denied(Step.PINNED, Unapproved(Reason.NEW))),
         (ApprovalMode.PINNED, APPROVED, False, Allowed(TOOLS, approved=True)),
         (ApprovalMode.ALWAYS, None, False, Allowed(NO_GRANTS)),
         (ApprovalMode.ALWAYS, None, True, Ask(Reason.NEW)),
         (ApprovalMode.ALWAYS, APPROVED, False, Allowed(TOOLS, approved=True)),
         (ApprovalMode.ALWAYS, APPROVED, True, Allowed(TOOLS, approved=True)),
-        (ApprovalMode.NEVER, None, False, Denied(ApprovalMode.NEVER, Reason.DENIED)),
-        (ApprovalMode.NEVER, APPROVED, False, Denied(ApprovalMode.NEVER, Reason.DENIED)),
+        (ApprovalMode.NEVER, None, False, Denied(Step.NEVER)),
+        (ApprovalMode.NEVER, APPROVED, False, Denied(Step.NEVER)),
     ],
 )
 def test_policy_and_approval_decide_together(
@@ -205,7 +207,7 @@ def test_policy_and_approval_decide_together(
     ("policy", "nested", "decision"),
     [
         (ApprovalMode.PROMPT, False, Ask(Reason.CHANGED, CHANGES)),
-        (ApprovalMode.PINNED, False, Denied(ApprovalMode.PINNED, Reason.CHANGED, CHANGES)),
+        (ApprovalMode.PINNED, False, Denied(Step.PINNED, Unapproved(Reason.CHANGED, CHANGES))),
         (ApprovalMode.ALWAYS, True, Ask(Reason.CHANGED, CHANGES)),
         # The grants were for other files; the policy gives none.
         (ApprovalMode.ALWAYS, False, Allowed(NO_GRANTS)),
@@ -234,7 +236,7 @@ def test_an_approval_of_another_server_or_skill_counts_for_nothing() -> None:
         (ApprovalMode.PROMPT, SESSION, SEEN | seen_set([read("a.md", b"rotated")]), Ask(Reason.UNBINDABLE)),
         (ApprovalMode.PROMPT, SESSION, seen_set([read("other.md", b"a")]), Ask(Reason.UNBINDABLE)),
         (ApprovalMode.PROMPT, APPROVED, SEEN, Ask(Reason.UNBINDABLE)),
-        (ApprovalMode.PINNED, None, SEEN, Denied(ApprovalMode.PINNED, Reason.UNBINDABLE)),
+        (ApprovalMode.PINNED, None, SEEN, Denied(Step.PINNED, Unapproved(Reason.UNBINDABLE))),
         (ApprovalMode.ALWAYS, None, SEEN, Allowed(NO_GRANTS)),
     ],
 )
@@ -296,11 +298,11 @@ def test_a_grant_comes_from_an_approval_of_just_these_files(
         (Ask(Reason.CHANGED, CHANGES), r"changed since it was approved \(1 added, 1 changed, 1 removed\)"),
         (Ask(Reason.UNBINDABLE), "only what was seen can be approved"),
         (
-            Denied(ApprovalMode.PINNED, Reason.NEW),
+            Denied(Step.PINNED, Unapproved(Reason.NEW)),
             "mode of its server is pinned; change that or approve",
         ),
         (
-            Denied(ApprovalMode.NEVER, Reason.DENIED),
+            Denied(Step.NEVER),
             "mode of its server is never; change that to load it",
         ),
     ],

@@ -24,7 +24,7 @@ def shop() -> Simulator:
 
 
 async def state(visitor: Visitor) -> State:
-    return visitor.host.admin.status(await visitor.host.find("refunds")).state
+    return visitor.host.decide.status(await visitor.host.find("refunds")).state
 
 
 async def test_a_link_opens_the_page_once(tmp_path: Path) -> None:

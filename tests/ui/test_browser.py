@@ -40,7 +40,7 @@ def skill_page(server: str, name: str, path: str = "/skill") -> str:
 
 def state(page: Served, name: str) -> State:
     async def look() -> State:
-        return page.host.admin.status(await page.host.find(name)).state
+        return page.host.decide.status(await page.host.find(name)).state
 
     return page.call(look)
 
@@ -191,7 +191,7 @@ def test_a_server_that_is_silent_changes_the_open_page_when_its_listing_expires(
     with served(tmp_path, shop=shop) as started:
 
         async def approve() -> None:
-            await started.host.admin.approve(await started.host.find("refunds"))
+            await started.host.decide.approve(await started.host.find("refunds"))
 
         started.call(approve)
         tab = opened(browser, started, skill_page("shop", "refunds"))
@@ -449,7 +449,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Served, di
     with served(folder, directories=(own,), audit_log=log, shop=shop, team=team) as started:
 
         async def prepare() -> None:
-            admin = started.host.admin
+            admin = started.host.decide
             for name in ("refunds", "stock-report"):
                 await admin.approve(
                     await started.host.find(name), how="approved on the review page", keep_files=True

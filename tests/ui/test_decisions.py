@@ -30,7 +30,7 @@ def shop() -> Simulator:
 
 
 async def state(visitor: Visitor, name: str = "refunds") -> State:
-    return visitor.host.admin.status(await visitor.host.find(name)).state
+    return visitor.host.decide.status(await visitor.host.find(name)).state
 
 
 async def test_the_inbox_has_what_waits_and_an_approval_empties_it(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_a_page_that_is_older_than_a_decision_hears_of_it_at_once(tmp_path
     sim, more, pages = shop(), anyio.Event(), list[str]()
     async with visiting(tmp_path, shop=sim) as visitor:
         for name in ("refunds", "returns"):
-            await visitor.host.admin.approve(await visitor.host.find(name))
+            await visitor.host.decide.approve(await visitor.host.find(name))
         form = await visitor.form(REFUNDS.replace("refunds", "returns"), action="/revoke")
         form["uri"] = form["uri"].replace("returns", "refunds")
         reading = sim.hold("resources/read", more)
@@ -124,7 +124,7 @@ async def test_tools_that_were_approved_before_need_no_second_reading(tmp_path: 
     sim = Simulator()
     sim.skill("tools", fields={"allowed-tools": "Bash(rm:*)"})
     async with visiting(tmp_path, shop=sim) as visitor:
-        await visitor.host.admin.approve(await visitor.host.find("tools"))
+        await visitor.host.decide.approve(await visitor.host.find("tools"))
         sim.skill("tools").change_body("Other.\n")
         await visitor.host.refresh()
         item = await visitor.form("/", about="tools")
@@ -278,7 +278,7 @@ async def test_the_page_of_a_skill_tells_what_was_decided_when_and_how(tmp_path:
         await visitor.post("/approve", await visitor.form(REFUNDS))
         sim.skill("refunds").change_body("Something else.\n")
         await visitor.host.refresh()
-        await visitor.host.admin.approvals.flush()
+        await visitor.host.consent.flush()
         await visitor.post("/decline", await visitor.form(REFUNDS))
         page = await visitor.page(REFUNDS)
         history = page[page.index("History") :]
@@ -290,15 +290,15 @@ async def test_the_page_of_a_skill_tells_what_was_decided_when_and_how(tmp_path:
 async def test_what_another_process_decides_is_seen(tmp_path: Path) -> None:
     async with visiting(tmp_path, shop=shop()) as visitor:
         assert "2 skills wait" in await visitor.page("/")
-        other_host = visitor.host.admin.approvals
+        other_host = visitor.host.consent
         from skillwire.consent import ConsentStore
 
         assert other_host.path is not None
         skill = await visitor.host.find("refunds")
         key = other_host.key(skill.origin, skill.uri)
-        await ConsentStore(other_host.path).decline(key, visitor.host.admin.review(skill).digest or "")
-        assert await visitor.host.admin.approvals.refresh() is True
-        assert await visitor.host.admin.approvals.refresh() is False
+        await ConsentStore(other_host.path).decline(key, visitor.host.decide.review(skill).digest or "")
+        assert await visitor.host.consent.refresh() is True
+        assert await visitor.host.consent.refresh() is False
         assert "1 skill waits" in await visitor.page("/")
 
 

@@ -44,11 +44,11 @@ async def test_a_caller_approves_for_themselves_alone(tmp_path: Path) -> None:
             assert answer.headers["location"] == caller.root + PAGE
             assert "refunds is approved." in await caller.page(PAGE)
         skill = await visitor.host.find("refunds")
-        approvals = visitor.host.admin.approvals
+        approvals = visitor.host.consent
         assert approvals.record(approvals.key(skill.origin, skill.uri, "ann")).is_approved
         assert not approvals.record(approvals.key(skill.origin, skill.uri)).is_approved
         assert not approvals.record(approvals.key(skill.origin, skill.uri, "bob")).is_approved
-        assert visitor.host.admin.status(skill).state is State.NOT_APPROVED
+        assert visitor.host.decide.status(skill).state is State.NOT_APPROVED
 
 
 async def test_a_caller_declines_for_themselves_alone(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ async def test_a_caller_declines_for_themselves_alone(tmp_path: Path) -> None:
             await caller.post("/decline", await caller.form(PAGE))
             assert "declined" in await caller.page(PAGE)
         skill = await visitor.host.find("refunds")
-        admin = visitor.host.admin
+        admin = visitor.host.decide
         assert admin.review(skill, caller="ann").status.state is State.DECLINED
         assert admin.status(skill).state is State.NOT_APPROVED
 
@@ -93,7 +93,7 @@ async def test_a_caller_decides_about_nothing_else(tmp_path: Path) -> None:
                     action, {**other, "form_token": form["form_token"], "label": "shop"}
                 )
                 assert posted.status_code == 403
-        assert visitor.host.admin.status(await visitor.host.find("returns")).state is State.NOT_APPROVED
+        assert visitor.host.decide.status(await visitor.host.find("returns")).state is State.NOT_APPROVED
 
 
 async def test_what_callers_asked_for_comes_first_in_the_inbox(tmp_path: Path) -> None:

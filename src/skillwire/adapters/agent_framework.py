@@ -81,7 +81,7 @@ class HostSkills(ContextProvider):
         async def call(**arguments: Any) -> str:
             return (await self._shown.call(self._host, tool, arguments)).text
 
-        asks = may_ask(tool) and not self._host.admin.can_ask
+        asks = may_ask(tool) and not self._host.decide.can_ask
         return FunctionTool(
             name=tool.name,
             description=tool.description,

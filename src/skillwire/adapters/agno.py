@@ -76,7 +76,7 @@ class HostSkills(Skills):
             parameters=tool.input_schema,
             entrypoint=call if is_async else call_sync,
             skip_entrypoint_processing=True,
-            requires_confirmation=(may_ask(tool) and not self._host.admin.can_ask) or None,
+            requires_confirmation=(may_ask(tool) and not self._host.decide.can_ask) or None,
         )
 
 

@@ -144,7 +144,7 @@ async def _ask_or_call(
     host: SkillHost, tool: Tool, arguments: Mapping[str, Any], yes: str, call: bool
 ) -> ToolResult | CallQuestion:
     handler = tool.handler if call or tool.check is None else tool.check
-    if host.admin.can_ask:
+    if host.decide.can_ask:
         return await handler(arguments)
     questions: list[CallQuestion] = []
 

@@ -86,5 +86,5 @@ class AgentSkills:
             on_invoke_tool=invoke,
             strict_json_schema=False,
             is_enabled=is_offered,
-            needs_approval=False if self._host.admin.can_ask else needs_approval,
+            needs_approval=False if self._host.decide.can_ask else needs_approval,
         )

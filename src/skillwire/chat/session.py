@@ -167,7 +167,7 @@ class ChatSession:
         disabled = {skill.key for skill in self.host.skills(disabled=True) if not skill.enabled}
         for skill in host.skills():
             if skill.key in disabled:
-                host.admin.set_enabled(skill.handle, False)
+                host.decide.set_enabled(skill.handle, False)
         for active in reversed(self.host.active()):
             label = None if active.origin.is_local else active.origin.label
             try:

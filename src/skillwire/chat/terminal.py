@@ -93,20 +93,20 @@ class SessionCommands:
         host = self.session.host
         verb, _, name = rest.partition(" ")
         if verb in ("on", "off") and name:
-            host.admin.set_enabled(name.strip(), verb == "on")
+            host.decide.set_enabled(name.strip(), verb == "on")
             return [f"{safe_line(name)} is {verb} for this session."]
         if verb == "show" and name:
             skill = await host.find(name.strip())
-            file = await host.admin.preview(skill.handle)
+            file = await host.files.preview(skill.handle)
             text = clean_text(file.text or "(binary)").text.splitlines()
-            head = f"{skill.handle} from {skill.origin}: {host.admin.status(skill).words}; shown, not loaded"
+            head = f"{skill.handle} from {skill.origin}: {host.decide.status(skill).words}; shown, not loaded"
             return [head, *(f"  {line}" for line in text)]
         if rest:
             raise ChatError("write /skills, or /skills on NAME, off NAME or show NAME")
         skills = host.skills(disabled=True)
         lines: list[str] = []
         for skill in skills:
-            words = host.admin.status(skill).words + ("" if skill.enabled else ", disabled")
+            words = host.decide.status(skill).words + ("" if skill.enabled else ", disabled")
             said = safe_line(skill.entry.description, limit=_DESCRIPTION_CHARS)
             lines += [f"{skill.handle}  ({skill.origin}; {words})", f"  {said}"]
         return lines or ["There are no skills."]
@@ -115,7 +115,7 @@ class SessionCommands:
         host = self.session.host
         lines: list[str] = []
         tools = await host.server_tools()
-        for state in host.admin.servers():
+        for state in host.places.servers():
             skills = [skill for skill in host.skills() if skill.origin == state.origin]
             declared = (
                 f"declares skills in {state.declared_in}" if state.declares_skills else "declares no skills"

@@ -70,7 +70,7 @@ def approve(
             asked, requests = requests, list[ApprovalRequest]()
             for request in asked:
                 try:
-                    approval = await host.admin.approve(
+                    approval = await host.decide.approve(
                         request.skill,
                         digest=request.digest,
                         grants=grants,
@@ -86,10 +86,10 @@ def approve(
                     requests.append(changed)
                     continue
                 skill = request.skill
-                rows.append(SkillRow(skill, host.admin.status(skill)))
-                key = host.admin.approvals.key(skill.origin, skill.uri, caller or "")
-                sources = list(host.feed.source_names(skill.origin))
-                signed.append({**exported(host.admin.approvals.record(key)), "sources": sources})
+                rows.append(SkillRow(skill, host.decide.status(skill)))
+                key = host.consent.key(skill.origin, skill.uri, caller or "")
+                sources = list(host.rules.names(skill.origin))
+                signed.append({**exported(host.consent.record(key)), "sources": sources})
                 if not as_json:
                     _show_approved(request.skill, approval, caller=caller, allow_tools=allow_tools)
         if output is not None:
@@ -144,8 +144,8 @@ def decline(
         for skill in await _selected(host, names, on):
             if skill.origin.is_own:
                 raise SourceError(f"{skill.handle} is one of your own files: remove it, or disable it")
-            await host.admin.decline(skill, how="declined on the command line", caller=caller or "")
-            rows.append(SkillRow(skill, host.admin.status(skill)))
+            await host.decide.decline(skill, how="declined on the command line", caller=caller or "")
+            rows.append(SkillRow(skill, host.decide.status(skill)))
             if not as_json:
                 words = f"{skill.handle} from {origin_words(skill.origin)} as it is now."
                 Screen().line(("Declined ", "red"), words)
@@ -205,16 +205,16 @@ async def _selected(
             raise SkillNotFound(f"no skill matches {name}: `skillwire list` shows their names")
         selected |= {skill.key: skill for skill in matches}
     if names:
-        await host.admin.check_signatures(selected.values())
+        await host.signatures.check_all(selected.values())
         return list(selected.values())
     of_server = [skill for skill in host.skills() if skill.origin.label == on]
     # Whether a skill may be approved at all can depend on who signed it.
-    await host.admin.check_signatures(of_server)
+    await host.signatures.check_all(of_server)
     # Of a skill without digests, the current files are shown; there is no set of files to decline.
     waiting = [
         skill
         for skill in of_server
-        if host.admin.status(skill).waits and (dynamic or not skill.entry.is_dynamic)
+        if host.decide.status(skill).waits and (dynamic or not skill.entry.is_dynamic)
     ]
     if not waiting:
         raise SkillNotFound(f"{on} has no skill that needs approval: `skillwire list` shows all")
@@ -231,15 +231,15 @@ async def _request(host: SkillHost, skill: HostSkill) -> ApprovalRequest:
     review = None
     if digest is None:
         # Its server lists no digests: they are computed from its current files.
-        review = await host.admin.fetch_files(skill.uri, server=skill.origin.label)
+        review = await host.files.fetch_files(skill.uri, server=skill.origin.label)
         digest = review.digest
-    status = host.admin.status(skill)
+    status = host.decide.status(skill)
     files = review.files if review else ()
     in_hand = {name: file for file in files for name in (file.path, file.uri)}
     shown = [SkillResource(file.uri, file.digest, len(file.data)) for file in files]
 
     async def preview(path: str) -> VerifiedFile:
-        return in_hand.get(path) or await host.admin.preview(skill.uri, path, server=skill.origin.label)
+        return in_hand.get(path) or await host.files.preview(skill.uri, path, server=skill.origin.label)
 
     return ApprovalRequest(
         skill=skill,
@@ -248,12 +248,12 @@ async def _request(host: SkillHost, skill: HostSkill) -> ApprovalRequest:
         changes=status.changes,
         nested=status.nested,
         requested_tools=requested_tools(skill.entry.frontmatter.get("allowed-tools")),
-        signature=await host.admin.signature(skill),
+        signature=await host.signatures.check(skill),
         signer_change=status.signer_change,
-        scans=await host.admin.scan(skill),
+        scans=await host.decide.scan(skill),
         digest=digest,
         preview=preview,
-        approved=lambda uri: host.admin.approved_text(skill, uri),
+        approved=lambda uri: host.files.approved_text(skill, uri),
     )
 
 
@@ -461,11 +461,11 @@ def request_approval(
             "skillwire_request": 1,
             "skill": skill.handle,
             "uri": skill.uri,
-            "sources": list(host.feed.source_names(skill.origin)),
+            "sources": list(host.rules.names(skill.origin)),
             "digest": shown_digest(entry),
             "files": sorted((file.uri, file.digest) for file in entry.resources),
             "requested_tools": list(requested_tools(entry.frontmatter.get("allowed-tools"))),
-            "state": host.admin.status(skill).words,
+            "state": host.decide.status(skill).words,
             "requested_by": getpass.getuser(),
             "requested_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
@@ -565,9 +565,9 @@ def _team_of(document: Mapping[str, Any]) -> str:
     """The publisher of a policy who signed exactly these approvals, or nothing. What it signed is verified
     again at every load, so nobody has to be asked."""
     from skillwire.consent import approvals_signature
-    from skillwire.host import current_policy
+    from skillwire.host import PolicyFiles
 
-    verdict = approvals_signature(document, current_policy().publishers)
+    verdict = approvals_signature(document, PolicyFiles().current().publishers)
     return verdict.publisher if verdict.is_signed else ""
 
 

@@ -234,7 +234,7 @@ def _check_signature(
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)
         publishers = [given] if given else _configured(options, publisher)
-        verdicts.append((skill.handle, await host.admin.signature(skill, publishers)))
+        verdicts.append((skill.handle, await host.signatures.check(skill, publishers)))
 
     with_host(options, action)
     return _report(*verdicts[0], as_json)
@@ -303,13 +303,12 @@ def publish(
     database = None if url is None else open_store(url)
     if database is not None and namespace is None:
         raise UsageError("a store needs --namespace NAME")
-    if policy:
-        if database is None:
-            raise UsageError("--policy is for --store: a registry obeys the policy of its own machine")
-        from skillwire.host.policies import set_policy_files
+    if policy and database is None:
+        raise UsageError("--policy is for --store: a registry obeys the policy of its own machine")
+    from skillwire.host import PolicyFiles
+    from skillwire.registry import PublishRules, publish_each, publish_over_http, publish_to_store
 
-        set_policy_files(policy)
-    from skillwire.registry import publish_each, publish_over_http, publish_to_store
+    rules = PublishRules(PolicyFiles(policy))
 
     def publish_one(folder: LintedSkill) -> Published:
         where, pointing = namespace or "", channel or "stable"
@@ -322,6 +321,7 @@ def publish(
                 promote=promote,
                 expect=expect,
                 by=operator(),
+                rules=rules,
             )
         token = os.environ.get(REGISTRY_TOKEN_VARIABLE)
         return publish_over_http(

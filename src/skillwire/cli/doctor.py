@@ -16,6 +16,7 @@ from skillwire.version import pip_command
 
 if TYPE_CHECKING:
     from skillwire.host import HostConfig, SkillHost
+    from skillwire.trust import Policy
 
 _LEVELS: Final = {"ok": ("ok     ", "green"), "note": ("note   ", "yellow"), "problem": ("problem", "red")}
 _NEEDED: Final = (
@@ -264,15 +265,16 @@ def _approvals() -> Iterator[DoctorCheck]:
 def _refused() -> Iterator[DoctorCheck]:
     """Skills that are installed or pinned, and that the policy refuses now, such as revoked ones."""
     from skillwire.clients import Scope
-    from skillwire.host import current_policy
+    from skillwire.host import PolicyFiles
     from skillwire.install import SkillFetcher, Workspace
 
-    if not current_policy().policy.given:
+    rules = PolicyFiles()
+    if not rules.current().policy.given:
         return
     count = 0
     for scope in (Scope.PROJECT, Scope.USER):
         work = Workspace.open(scope)
-        lock, upstream = work.read_lock(), SkillFetcher(work.places.project)
+        lock, upstream = work.read_lock(), SkillFetcher(work.places.project, policy_files=rules)
         for skill in lock.skills if lock is not None else ():
             if words := upstream.locked_words(skill):
                 count += 1
@@ -281,17 +283,17 @@ def _refused() -> Iterator[DoctorCheck]:
                     f"run `skillwire remove {name}`, or `skillwire update {name}` if its source has another"
                 )
                 yield DoctorCheck("policy", "problem", f"{skill.name} of {work.lock_file}: {words}", advice)
-    yield from _revoked_approvals()
+    yield from _revoked_approvals(rules.current().policy)
     if not count:
         yield DoctorCheck("policy", "ok", "the policy refuses nothing that is installed")
 
 
-def _revoked_approvals() -> Iterator[DoctorCheck]:
+def _revoked_approvals(policy: Policy) -> Iterator[DoctorCheck]:
     """Approved skills, whose files may be cached, that are revoked. They are not loaded."""
     import asyncio
 
     from skillwire.consent import ConsentStore
-    from skillwire.host import current_policy, state_paths
+    from skillwire.host import state_paths
     from skillwire.trust import AdmissionRequest, Denied, Purpose, admit
 
     store = ConsentStore(state_paths().approvals)
@@ -300,7 +302,7 @@ def _revoked_approvals() -> Iterator[DoctorCheck]:
         approval, entry = record.approval(), record.shown
         if approval is None or entry is None:
             continue
-        candidate = AdmissionRequest(origin=approval.origin, entry=entry, policy=current_policy().policy)
+        candidate = AdmissionRequest(origin=approval.origin, entry=entry, policy=policy)
         decision = admit(candidate.before_scan, Purpose.INSTALL)
         if isinstance(decision, Denied) and decision.refusal and decision.refusal.rule == "revoked":
             advice = f"it is not loaded; run `skillwire revoke {approval.uri}` to take the approval back"
@@ -321,7 +323,7 @@ def _servers(settings: HostConfig, timeout: float) -> Iterator[DoctorCheck]:
     findings: list[DoctorCheck] = []
 
     async def action(host: SkillHost) -> None:
-        for state in host.admin.servers():
+        for state in host.places.servers():
             count = sum(
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
             )

@@ -22,7 +22,7 @@ from skillwire.version import pip_command
 if TYPE_CHECKING:
     from skillwire.access import Caller, Callers
     from skillwire.gateway import ApprovalQuestion, Audit, Gateway, GatewayOptions
-    from skillwire.host import SkillHost
+    from skillwire.host import HostSettings, SkillHost
     from skillwire.limits import Limits
     from skillwire.server import Address, ServerOptions, StoppableApp
     from skillwire.ui import ReviewApp
@@ -62,7 +62,7 @@ def ui(
             tokens=tokens,
             open_browser=open_browser,
             options=options,
-            hidden=lambda: settings.hidden(host.admin.servers()),
+            hidden=lambda: settings.hidden(host.places.servers()),
         )
 
     with_host(options, action, watch=True, cached=False)
@@ -96,8 +96,8 @@ async def _serve(
         port=port,
         tokens=tokens,
         installers={
-            "project": lambda: installer(workspace(user=False), options),
-            "user": lambda: installer(workspace(user=True), options),
+            "project": lambda: installer(workspace(user=False), options, scans=host.decide.scans),
+            "user": lambda: installer(workspace(user=True), options, scans=host.decide.scans),
         },
         hidden=hidden,
         figures=selection_figures,
@@ -188,17 +188,17 @@ def run(**given: Any) -> None:
     instructions = running.read_instructions(options.instructions)
     from skillwire.gateway import Gateway
 
-    host_options = _host_options(options)
+    settings = _host_settings(options)
     page = _Page() if options.ui else None
     gateway = Gateway(
-        host_options,
+        settings,
         _server_options(options),
         options=replace(_gateway_options(options, callers), page=page),
         name=options.name or "skillwire-gateway",
         instructions=instructions,
     )
     audit = gateway.options.audit
-    what = _what(host_options)
+    what = _what(settings)
     with _closing(audit):
         if address is None:
             info(f"Gateway to {what} over stdio")
@@ -284,30 +284,31 @@ def _check(options: RunOptions) -> None:
         raise UsageError("--approval locked needs --locked FILE: name the lock file")
 
 
-def _host_options(options: RunOptions) -> dict[str, Any]:
-    from skillwire.host import load_publishers
+def _host_settings(options: RunOptions) -> HostSettings:
+    from skillwire.host import HostSettings, load_publishers
     from skillwire.host.styles import DEFAULT
 
     followed = options.options.followed_settings()
     config = followed.loaded if followed is not None else options.options.settings()
     _refuse_loop(config.files)
-    found: dict[str, Any] = {
-        "servers": config.servers,
-        "directories": (*config.local_directories, *options.options.given_directories()),
-        "disabled": config.disabled,
-        "untrusted": config.skipped,
-        "publishers": load_publishers(config.publishers),
-        "required_sources": config.required_sources,
-        "usage_file": config.usage_file,
-        "style": options.options.style or DEFAULT,
+    found = HostSettings(
+        servers=config.servers,
+        directories=(*config.local_directories, *options.options.given_directories()),
+        disabled=config.disabled,
+        untrusted=config.skipped,
+        publishers=load_publishers(config.publishers),
+        required_sources=config.required_sources,
+        usage_file=config.usage_file,
+        style=options.options.style or DEFAULT,
+        policy=options.options.policy_files(),
         # The gateway serves what is configured, and not what else is on the machine.
-        "config": replace(followed, default_directories=False) if followed is not None else None,
-    }
+        config=replace(followed, default_directories=False) if followed is not None else None,
+    )
     if options.store is not None:
         from skillwire.cli.registry import open_store
         from skillwire.registry import SharedConsent
 
-        found["approvals_file"] = SharedConsent(open_store(options.store))
+        found = replace(found, approvals_file=SharedConsent(open_store(options.store)))
     if options.locked is not None:
         from skillwire.cli.install_setup import locked_source
         from skillwire.gateway import LockedSkills
@@ -315,8 +316,8 @@ def _host_options(options: RunOptions) -> dict[str, Any]:
         # What the lock has from servers comes from them; everything else from where it was installed.
         if any(skill.pin.kind != "mcp" for skill in LockedSkills(options.locked).lock.skills):
             source = locked_source(options.locked, interval=300, servers=False)
-            found["sources"] = {"locked": source}
-    if not found["servers"] and not found["directories"] and not found.get("sources"):
+            found = replace(found, sources={"locked": source})
+    if not found.servers and not found.directories and not found.sources:
         raise SourceError(
             "there is nothing to serve: add a server with `skillwire servers add NAME URL`, "
             "or import those of your other clients with `skillwire servers import`"
@@ -399,11 +400,11 @@ def _callers(options: RunOptions) -> Callers | None:
     return None if options.http is None else token_callers(options.token_file, limits)
 
 
-def _what(host_options: dict[str, Any]) -> str:
-    servers, directories = len(host_options["servers"]), len(host_options["directories"])
+def _what(settings: HostSettings) -> str:
+    servers, directories = len(settings.servers or {}), len([*settings.directories])
     parts = [counted(servers, "server")] if servers else []
     parts += [counted(directories, "folder")] if directories else []
-    parts += ["the lock"] if host_options.get("sources") else []
+    parts += ["the lock"] if settings.sources else []
     return " and ".join(parts)
 
 

@@ -19,7 +19,14 @@ from skillwire.trust import Reason
 
 if TYPE_CHECKING:
     from skillwire.consent import ApprovalCallback, ApprovalRequest, Once, PersonTerminal
-    from skillwire.host import HostConfig, LocalDirectory, ScriptRunner, ServerConfig, SkillHost
+    from skillwire.host import (
+        HostConfig,
+        LocalDirectory,
+        PolicyFiles,
+        ScriptRunner,
+        ServerConfig,
+        SkillHost,
+    )
     from skillwire.host.config.file import ConfigWatch
     from skillwire.trust import Publisher
 
@@ -228,6 +235,12 @@ class HostOptions:
         given += [word for name, value in named.items() if value is not None for word in (name, str(value))]
         return "".join(f" {shlex.quote(word)}" for word in given)
 
+    def policy_files(self) -> PolicyFiles:
+        """The policy that holds here, with the layers of `--policy`."""
+        from skillwire.host import PolicyFiles
+
+        return PolicyFiles(self.policy)
+
     def settings(self) -> HostConfig:
         """Return the configuration of the files, with what the options add to it."""
         from skillwire.host import HostConfig, load_config
@@ -359,11 +372,10 @@ def make_host(
     With `servers`, only these; `more` are parameters of `SkillHost` that no configuration has.
     """
     from skillwire.host import SkillHost, load_publishers
-    from skillwire.host.host import follow_config
     from skillwire.host.styles import DEFAULT
 
     given = config.servers if servers is None else servers
-    host = SkillHost(
+    return SkillHost(
         servers=given,
         directories=(*config.local_directories, *options.given_directories()),
         default_directories=config.default_directories,
@@ -376,9 +388,10 @@ def make_host(
         style=options.style or config.style or DEFAULT,
         usage_file=config.usage_file,
         semantic=config.semantic,
+        policy=options.policy_files(),
+        config=followed,
         **more,
     )
-    return follow_config(host, followed)
 
 
 async def _show_waiting(host: SkillHost) -> None:
@@ -389,7 +402,7 @@ async def _show_waiting(host: SkillHost) -> None:
     from rich.text import Text
 
     def words() -> Text:
-        names = [server.label for server in host.admin.servers() if server.status == "connecting"]
+        names = [server.label for server in host.places.servers() if server.status == "connecting"]
         listed = f"{', '.join(names[:4])}{' and more' if len(names) > 4 else ''}"
         return Text(f"Connecting to {listed} ..." if names else "Listing skills ...")
 
@@ -429,7 +442,7 @@ def no_skills(host: SkillHost, settings: HostConfig, label: str | None = None) -
     if of:
         name = f"{printable(label)} has" if label is not None else "There are"
         return f"{name} no enabled skills: `skillwire list --all` shows the others."
-    if hidden := settings.hidden(host.admin.servers(), label):
+    if hidden := settings.hidden(host.places.servers(), label):
         return " ".join(hidden)
     if label is not None:
         return f"{printable(label)} has no skills."

@@ -156,7 +156,7 @@ def update(
     if check or diff:
         if given["yes"] or given["force"] or _asks_for_grants(given):
             raise UsageError("--check and --diff install nothing: leave out what would be granted or forced")
-        tool = installer(work, None if local else options)
+        tool = installer(work, None if local else options, policy=options.policy)
         if check:
             run(_check(tool, names, as_json=given["as_json"]))
         elif local:

@@ -20,7 +20,7 @@ from skillwire.sources.remote import RemoteSource, remote_reference
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
     from skillwire.cli.output import Screen
-    from skillwire.host import ServerConfig
+    from skillwire.host import Scans, ServerConfig
     from skillwire.install import Candidate, FetchFailure, Installer, Powers, StepResult, Workspace
     from skillwire.sources import SourceReference
     from skillwire.trust import Grants
@@ -56,14 +56,25 @@ def _pins(work: Workspace, names: Sequence[str]) -> bool:
 
 
 def installer(
-    work: Workspace, options: HostOptions | None = None, tokens: Sequence[tuple[str, str]] = ()
+    work: Workspace,
+    options: HostOptions | None = None,
+    tokens: Sequence[tuple[str, str]] = (),
+    *,
+    policy: Sequence[Path] = (),
+    scans: Scans | None = None,
 ) -> Installer:
     """The operations on a workspace, with the servers of the configuration. `tokens` are those of patterns of
-    sites, before what the configuration says."""
+    sites, before what the configuration says; `policy` are the files of `--policy`; `scans` what was scanned
+    before."""
+    from skillwire.host import PolicyFiles
+    from skillwire.host import Scans as NoScans
     from skillwire.install import Installer, SkillFetcher
 
+    rules = PolicyFiles(policy if options is None else options.policy)
+    known = scans or NoScans()
     if options is None:  # Nothing is fetched: what is configured does not matter.
-        return Installer(work, SkillFetcher(work.places.project), record=_Record({}), on_wait=_say_waiting)
+        upstream = SkillFetcher(work.places.project, policy_files=rules, scans=known)
+        return Installer(work, upstream, record=_Record({}), on_wait=_say_waiting)
     from skillwire.host import load_publishers, site_tokens
 
     settings = options.settings()
@@ -73,6 +84,8 @@ def installer(
         publishers=load_publishers(settings.publishers),
         required=settings.required_sources,
         tokens=[*tokens, *site_tokens()],
+        policy_files=rules,
+        scans=known,
     )
     return Installer(work, upstream, record=_Record(settings.servers), on_wait=_say_waiting)
 

@@ -339,10 +339,6 @@ def _with_host_options(values: dict[str, Any]) -> dict[str, Any]:
 
     fields = {option.field for option in HOST_OPTIONS}
     shared = {name: value for name, value in values.items() if name in fields}
-    if shared["policy"]:
-        from skillwire.host.policies import set_policy_files
-
-        set_policy_files(shared["policy"])
     return {
         **{name: value for name, value in values.items() if name not in fields},
         "options": HostOptions(**shared),

@@ -126,7 +126,7 @@ async def _sign_in(
     port: int,
     wait_seconds: float,
 ) -> Login | None:
-    from skillwire.consent.ask import read_line
+    from skillwire.consent.asking import read_line
     from skillwire.host.login_flow import Browser, listening, redirect_uri, sign_in
 
     by_hand = paste or not has_browser(os.environ, sys.platform)

@@ -26,14 +26,13 @@ def show(*, name: str | None, on: str | None, options: HostOptions, as_json: boo
     elif on is not None:
         raise UsageError("--on says where a skill comes from: write skillwire policy show NAME --on SERVER")
     else:
-        _show_layers(as_json=as_json)
+        _show_layers(options.policy_files().current(), as_json=as_json)
 
 
-def _show_layers(*, as_json: bool) -> None:
+def _show_layers(loaded: LoadedPolicy, *, as_json: bool) -> None:
     from skillwire.cli.output import Screen, printable, show_json
-    from skillwire.host.policies import MACHINE_FILE, current_policy, policy_log
+    from skillwire.host.policies import MACHINE_FILE, policy_log
 
-    loaded = current_policy()
     if as_json:
         show_json(
             {
@@ -94,19 +93,18 @@ def _layer_json(layer: PolicyLayer) -> dict[str, object]:
 
 
 def _show_decision(name: str, on: str | None, options: HostOptions, *, as_json: bool) -> None:
-    from skillwire.host.policies import current_policy
-
+    loaded = options.policy_files().current()
     if ":" in name and not name.startswith("skill://"):
-        _show_steps(current_policy(), _source_subject(name), name, "", as_json=as_json)
+        _show_steps(loaded, _source_subject(name), name, "", as_json=as_json)
         return
 
     async def action(host: SkillHost) -> None:
         skill = await host.find(name, server=on)
-        await host.admin.check_signatures([skill])
-        scans = await host.admin.scan(skill)
-        candidate = host.feed.candidate(skill)
-        words = host.admin.status(skill).words
-        _show_steps(current_policy(), candidate.subject, skill.handle, words, scans=scans, as_json=as_json)
+        await host.signatures.check_all([skill])
+        scans = await host.decide.scan(skill)
+        candidate = host.decide.facts(skill)
+        words = host.decide.status(skill).words
+        _show_steps(loaded, candidate.subject, skill.handle, words, scans=scans, as_json=as_json)
 
     with_host(options, action, name=name, on=on)
 
@@ -221,7 +219,6 @@ def check(
 def _checked(file: Path, options: HostOptions) -> list[Linted]:
     """The skills of a lock, or the servers of a configuration, each with its refusal."""
     from skillwire.host import load_config
-    from skillwire.host.policies import current_policy
     from skillwire.skill.lint_report import Linted
     from skillwire.trust import may_have
 
@@ -234,7 +231,11 @@ def _checked(file: Path, options: HostOptions) -> list[Linted]:
             text = read_regular(file, DEFAULT_LIMITS.document_bytes).decode("utf-8")
         except (OSError, UnicodeError) as error:
             raise SourceError(f"{file} cannot be read: {unreadable(error)}") from None
-        upstream = SkillFetcher(file.absolute().parent, servers=options.settings().servers)
+        upstream = SkillFetcher(
+            file.absolute().parent,
+            servers=options.settings().servers,
+            policy_files=options.policy_files(),
+        )
         failures = [
             (skill.name, upstream.locked_refusal(skill)) for skill in parse_lock(text, file=str(file)).skills
         ]
@@ -245,9 +246,9 @@ def _checked(file: Path, options: HostOptions) -> list[Linted]:
     if file.suffix != ".toml":
         raise UsageError(f"{file}: give a skillwire.lock or a skillwire.toml")
     found: list[Linted] = []
-    config = load_config(file=file)
+    config, policy = load_config(file=file), options.policy_files().current().policy
     for label, server in config.servers.items():
-        refusals = (may_have(layer, server.source_names(label)) for layer in current_policy().policy.enforced)
+        refusals = (may_have(layer, server.source_names(label)) for layer in policy.enforced)
         issues = tuple(
             _issue(one.rule, file, f"{label}: {one.message}") for one in refusals if one is not None
         )
@@ -264,9 +265,8 @@ def _issue(rule: str, file: Path, message: str) -> Any:
 def test(*, file: Path, options: HostOptions, as_json: bool) -> int:
     """Compare answers of the policy with what a file expects."""
     from skillwire.cli.output import Screen, counted, printable, show_json
-    from skillwire.host.policies import current_policy
 
-    loaded = current_policy()
+    loaded = options.policy_files().current()
     rows: list[dict[str, object]] = []
     for number, one in enumerate(_expectations(file), 1):
         signer = str(one.get("signed_by", ""))

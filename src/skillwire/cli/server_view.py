@@ -234,9 +234,9 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
     _refuse_unused(settings, configured, label)
 
     async def action(host: SkillHost) -> bool:
-        (state,) = host.admin.servers()
+        (state,) = host.places.servers()
         rows = [
-            SkillRow(skill, host.admin.status(skill))
+            SkillRow(skill, host.decide.status(skill))
             for skill in host.skills(disabled=True)
             if not skill.origin.is_local
         ]
@@ -245,8 +245,8 @@ def show_server(*, name: str, options: HostOptions, as_json: bool) -> int:
             state=state,
             configured=configured,
             rows=rows,
-            templates=host.admin.templates(),
-            files={row.skill.key: host.admin.files(row.skill) for row in rows},
+            templates=host.places.templates(),
+            files={row.skill.key: host.files.paths(row.skill) for row in rows},
             problems=[one.message for one in events if one.origin == state.origin],
         )
         if as_json:

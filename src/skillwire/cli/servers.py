@@ -36,11 +36,11 @@ def list_servers(
             state.label: sum(
                 not skill.origin.is_local and skill.origin.label == state.label for skill in host.skills()
             )
-            for state in host.admin.servers()
+            for state in host.places.servers()
         }
-        states = {state.label: state for state in host.admin.servers()}
+        states = {state.label: state for state in host.places.servers()}
         show_servers(settings, logins, states, counts, as_json=as_json)
-        return any(state.status is ConnectionStatus.FAILED for state in host.admin.servers())
+        return any(state.status is ConnectionStatus.FAILED for state in host.places.servers())
 
     failed = with_host(
         HostOptions(),
@@ -164,7 +164,7 @@ def _checked(name: str) -> str:
 
     async def ask() -> str:
         async with SkillHost(servers={name: config}, watch=False, cache_listings="write") as host:
-            [state] = host.admin.servers()
+            [state] = host.places.servers()
             if state.status is ConnectionStatus.FAILED:
                 return (
                     f"It does not answer: {state.reason}. The entry stays: correct it with "

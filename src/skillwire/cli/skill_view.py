@@ -325,9 +325,9 @@ async def show_template(host: SkillHost, name: str, on: str | None, *, as_json: 
     """One template, with the values that its server suggests for each argument."""
     from skillwire.host import find_template
 
-    found = find_template(name, host.admin.templates(), on)
+    found = find_template(name, host.places.templates(), on)
     known = {
-        argument: await host.admin.complete(found.uri_template, argument, server=found.origin.label)
+        argument: await host.places.complete(found.uri_template, argument, server=found.origin.label)
         for argument in found.arguments
     }
     if as_json:
@@ -374,7 +374,7 @@ async def show_changes(screen: Screen, host: SkillHost, row: SkillRow) -> None:
     """Every file that changed, with a diff where both sides are text and the old one is in the cache."""
     screen.line()
     screen.line(("Changed since you approved it", "bold"))
-    for change in await host.admin.compare(host.admin.review(row.skill)):
+    for change in await host.decide.compare(host.decide.review(row.skill)):
         path = shown_path(change.path)
         screen.line("  ", (change.kind.value, "yellow"), f"  {path}")
         if change.kind is not ChangeKind.CHANGED:

@@ -31,7 +31,7 @@ def _label(host: SkillHost, given: str) -> str:
     from skillwire.errors import SkillNotFound
 
     labels = {
-        *(state.label for state in host.admin.servers()),
+        *(state.label for state in host.places.servers()),
         *(skill.origin.label for skill in host.skills(disabled=True)),
     }
     for label in labels:
@@ -102,13 +102,13 @@ def list_skills(
         settings, notes = with_client_servers(settings)
 
     async def action(host: SkillHost) -> bool:
-        skills, templates = host.skills(disabled=disabled), host.admin.templates()
+        skills, templates = host.skills(disabled=disabled), host.places.templates()
         label = None if on is None else _label(host, on)
         if label is not None:
             skills = tuple(skill for skill in skills if skill.origin.label == label)
             templates = tuple(one for one in templates if one.origin.label == label)
         # What a required publisher did not sign is listed as refused.
-        await host.admin.check_signatures(skills if signed else None)
+        await host.signatures.check_all(skills if signed else None)
         copies = copies_of(skills)
         folded = {copy.key for group in copies.values() for copy in group}
         skills = tuple(skill for skill in skills if skill.key not in folded) if folded else skills
@@ -117,10 +117,10 @@ def list_skills(
                 skill,
                 status,
                 host.style.tag(skill),
-                signature=await host.admin.signature(skill) if signed else None,
+                signature=await host.signatures.check(skill) if signed else None,
                 also_on=tuple(copy.origin.label for copy in copies.get(skill.key, ())) if copies else (),
             )
-            for skill, status in zip(skills, host.admin.statuses(skills), strict=True)
+            for skill, status in zip(skills, host.decide.statuses(skills), strict=True)
         ]
         events = problem_events(host)
         failed = any(event.kind is EventKind.FAILURE for event in events)
@@ -129,7 +129,7 @@ def list_skills(
                 {
                     "skills": [skill_json(row) for row in rows],
                     "templates": [template_json(one) for one in templates],
-                    "servers": [server_json(state) for state in host.admin.servers()],
+                    "servers": [server_json(state) for state in host.places.servers()],
                     "problems": problems_json(events),
                     "skipped": list(notes),
                 }
@@ -140,7 +140,7 @@ def list_skills(
         for note in notes:
             screen.hanging("skipped  ", note, style="dim")
         recent = [
-            state.label for state in host.admin.servers() if state.cached and label in (None, state.label)
+            state.label for state in host.places.servers() if state.cached and label in (None, state.label)
         ]
         if recent and is_terminal(sys.stderr):
             info(f"From a recent listing: {', '.join(recent)}. `skillwire list --refresh` asks again.")
@@ -190,26 +190,26 @@ def show(
                 return
             raise
         pinned = Pinned.find(skill.entry.name, options.publishers) if skill.origin.is_local else None
-        signature = await host.admin.signature(skill)
-        scans = await host.admin.scan(skill)
-        row = SkillRow(skill, host.admin.status(skill), signature=signature, scans=scans)
+        signature = await host.signatures.check(skill)
+        scans = await host.decide.scan(skill)
+        row = SkillRow(skill, host.decide.status(skill), signature=signature, scans=scans)
         wanted = path or (SKILL_FILE if text else None)
         digest = shown_digest(skill.entry)
         if digest is None and row.status.state is not State.REFUSED:
             # Its server lists no digests: they are computed from what it has now, if it can be reached.
             with suppress(SourceError):
-                digest = (await host.admin.fetch_files(skill.uri, server=skill.origin.label)).digest
+                digest = (await host.files.fetch_files(skill.uri, server=skill.origin.label)).digest
         if as_json:
             document = {
                 **skill_json(row),
                 "frontmatter": dict(skill.entry.frontmatter),
                 "files": files_json(row),
-                "supporting_files": list(host.admin.files(skill)),
+                "supporting_files": list(host.files.paths(skill)),
                 "digest": digest,
                 "installed": pinned.as_json() if pinned is not None else None,
             }
             if wanted is not None:
-                file = await file_of(skill, wanted, host.admin.preview(skill.handle, wanted))
+                file = await file_of(skill, wanted, host.files.preview(skill.handle, wanted))
                 document["shown"] = {"path": file.path, "digest": file.digest, "text": file.text}
             show_json(document)
             return
@@ -217,9 +217,9 @@ def show(
         if wanted is not None:
             await _show_text(screen, host, row, wanted)
             return
-        places = {state.label: state.place for state in host.admin.servers()}
+        places = {state.label: state.place for state in host.places.servers()}
         place = "" if skill.origin.is_local else places.get(skill.origin.label, "")
-        show_skill(screen, row, place, host.admin.files(skill))
+        show_skill(screen, row, place, host.files.paths(skill))
         if row.status.state is State.CHANGED:
             from skillwire.cli.skill_view import show_changes
 
@@ -264,7 +264,7 @@ async def _show_text(screen: Screen, host: SkillHost, row: SkillRow, path: str) 
     from skillwire.cli.output import origin_words
     from skillwire.trust import shown_path
 
-    file = await file_of(row.skill, path, host.admin.preview(row.skill.handle, path))
+    file = await file_of(row.skill, path, host.files.preview(row.skill.handle, path))
     origin = origin_words(row.skill.origin)
     screen.line((f"──── {shown_path(file.path)} of {row.skill.handle}, from {origin}; not loaded", "bold"))
     remark = ""
@@ -388,14 +388,14 @@ def search(
 
     async def action(host: SkillHost) -> None:
         found = await host.search(query, server=on, limit=limit)
-        if not found and any(server.cached for server in host.admin.servers()):
+        if not found and any(server.cached for server in host.places.servers()):
             await host.refresh(on)  # A cached listing may be older than the skill.
             found = await host.search(query, server=on, limit=limit)
         empty = not any(on in (None, skill.origin.label) for skill in host.skills())
         if as_json:
             skills = [
                 {
-                    **skill_json(SkillRow(one.skill, host.admin.status(one.skill))),
+                    **skill_json(SkillRow(one.skill, host.decide.status(one.skill))),
                     "snippet": one.snippet,
                     "partial": one.partial,
                     "byText": one.by_text,

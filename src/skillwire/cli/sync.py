@@ -67,7 +67,7 @@ def sync(
     ):
         _say_current(made, as_json=as_json)
         return
-    tool = installer(work, options if adopt or made.needs_content() else None)
+    tool = installer(work, options if adopt or made.needs_content() else None, policy=options.policy)
     if adopt and made.stopped:
         run(_adopt(tool, made, yes=yes, as_json=as_json))
         return
@@ -122,9 +122,7 @@ def _refused_by_policy(
     work: Workspace, skills: Sequence[LockedSkill], options: HostOptions
 ) -> Sequence[FetchFailure]:
     """The pinned skills that the policy refuses. Without a policy, no more is read."""
-    from skillwire.host.policies import current_policy
-
-    if not current_policy(work.places.project).policy.given:
+    if not options.policy_files().current(work.places.project).policy.given:
         return ()
     return installer(work, options).refused_by_policy(skills)
 

@@ -82,7 +82,7 @@ async def _decide(root: Path, *, as_json: bool) -> None:
         for one in files:
             trusted.trust(one.file)  # What was shown, whatever the file says by now.
         for skill in _waiting(host, skills):
-            await host.admin.approve(skill, how="the project was trusted", keep_files=True)
+            await host.decide.approve(skill, how="the project was trusted", keep_files=True)
         if as_json:
             show_json(_json(project, trusted, host))
         elif not files and not skills:
@@ -134,7 +134,7 @@ def _directories(root: Path, files: Sequence[ProjectFile]) -> list[LocalDirector
 
 def _waiting(host: SkillHost, skills: Sequence[HostSkill]) -> list[HostSkill]:
     """The skills that are not approved as they are now."""
-    return [one for one in skills if host.admin.status(one).waits]
+    return [one for one in skills if host.decide.status(one).waits]
 
 
 # What is shown
@@ -161,7 +161,7 @@ def _show(screen: Screen, project: _Project, trusted: TrustedFiles, host: SkillH
             continue
         screen.line((printable(str(path)), "bold"), f"  {counted(len(skills), 'skill')}")
         for skill in skills:
-            screen.line("  ", (skill.handle, "bold"), f"  {host.admin.status(skill).words}")
+            screen.line("  ", (skill.handle, "bold"), f"  {host.decide.status(skill).words}")
             tools = requested_tools(skill.entry.frontmatter.get("allowed-tools"))
             asked = f"the tools {printable(' '.join(tools))}, which trust does not grant" if tools else ""
             rows = [
@@ -216,7 +216,7 @@ def _json(project: _Project, trusted: TrustedFiles, host: SkillHost) -> dict[str
                 "directory": str(project.places[skill.origin.label]),
                 "uri": skill.uri,
                 "digest": shown_digest(skill.entry),
-                "state": host.admin.status(skill).state.value,
+                "state": host.decide.status(skill).state.value,
             }
             for skill in project.skills
         ],

@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING
 from skillwire.lazy import export
 
 if TYPE_CHECKING:
-    from skillwire.consent.ask import NO_TERMINAL as NO_TERMINAL
-    from skillwire.consent.ask import Answer as Answer
-    from skillwire.consent.ask import ApprovalCallback as ApprovalCallback
-    from skillwire.consent.ask import ApprovalRequest as ApprovalRequest
-    from skillwire.consent.ask import ApprovalStatus as ApprovalStatus
-    from skillwire.consent.ask import Callback as Callback
-    from skillwire.consent.ask import Once as Once
-    from skillwire.consent.ask import PersonTerminal as PersonTerminal
-    from skillwire.consent.ask import ScopedCallback as ScopedCallback
-    from skillwire.consent.ask import State as State
-    from skillwire.consent.ask import covered_files as covered_files
-    from skillwire.consent.ask import file_lines as file_lines
-    from skillwire.consent.ask import forget_typed_ahead as forget_typed_ahead
-    from skillwire.consent.ask import open_terminal as open_terminal
-    from skillwire.consent.ask import read_line as read_line
-    from skillwire.consent.ask import require_person as require_person
-    from skillwire.consent.ask import single_file as single_file
-    from skillwire.consent.ask import status_of as status_of
+    from skillwire.consent.asking import NO_TERMINAL as NO_TERMINAL
+    from skillwire.consent.asking import Callback as Callback
+    from skillwire.consent.asking import PersonTerminal as PersonTerminal
+    from skillwire.consent.asking import ScopedCallback as ScopedCallback
+    from skillwire.consent.asking import forget_typed_ahead as forget_typed_ahead
+    from skillwire.consent.asking import open_terminal as open_terminal
+    from skillwire.consent.asking import read_line as read_line
+    from skillwire.consent.asking import require_person as require_person
+    from skillwire.consent.question import Answer as Answer
+    from skillwire.consent.question import ApprovalCallback as ApprovalCallback
+    from skillwire.consent.question import ApprovalRequest as ApprovalRequest
+    from skillwire.consent.question import Once as Once
+    from skillwire.consent.question import covered_files as covered_files
+    from skillwire.consent.question import file_lines as file_lines
+    from skillwire.consent.question import single_file as single_file
     from skillwire.consent.record import DIRECTORY as DIRECTORY
     from skillwire.consent.record import Change as Change
     from skillwire.consent.record import ConsentBackend as ConsentBackend
@@ -38,21 +35,25 @@ if TYPE_CHECKING:
     from skillwire.consent.record import imported as imported
     from skillwire.consent.record import sign_approvals as sign_approvals
     from skillwire.consent.sqlite import SqliteConsent as SqliteConsent
+    from skillwire.consent.states import ApprovalStatus as ApprovalStatus
+    from skillwire.consent.states import State as State
+    from skillwire.consent.states import status_of as status_of
     from skillwire.consent.store import ConsentStore as ConsentStore
 
 export(
     __name__,
     {
-        "ask": (
-            "NO_TERMINAL Answer ApprovalCallback ApprovalRequest ApprovalStatus Callback Once "
-            "PersonTerminal ScopedCallback State covered_files file_lines forget_typed_ahead "
-            "open_terminal read_line require_person single_file status_of"
+        "asking": (
+            "NO_TERMINAL Callback PersonTerminal ScopedCallback forget_typed_ahead open_terminal read_line "
+            "require_person"
         ),
+        "question": ("Answer ApprovalCallback ApprovalRequest Once covered_files file_lines single_file"),
         "record": (
             "DIRECTORY Change ConsentBackend Decided Decision Key Record approvals_signature consider "
             "exported imported sign_approvals"
         ),
         "sqlite": "SqliteConsent",
+        "states": "ApprovalStatus State status_of",
         "store": "ConsentStore",
     },
 )

@@ -320,7 +320,7 @@ def _switch_off(host: SkillHost, scenario: Scenario, arm: str) -> None:
         what = f"no skill {safe_line(scenario.skill)}" if scenario.skill else "no skills"
         raise SkillNotFound(f"the scenario {scenario.name} has {what}{': ' if failures else ''}{failures}")
     for skill in tested if arm == "without" else ():
-        host.admin.set_enabled(skill.handle, False)
+        host.decide.set_enabled(skill.handle, False)
 
 
 def _report(

@@ -503,7 +503,8 @@ async def selection_figures(
     """
     labels = [(skill.key, label) for label in await _own_labels(host, skill, limits)]
     own = len(labels)
-    places = [(other, host.admin.local_path(other)) for other in host.skills() if other.key != skill.key]
+    local = [one for one in host.skills() if one.key != skill.key and one.origin.is_local]
+    places = [(one, Path(path)) for one in local if (path := host.places.local_path(one.origin, one.uri))]
     labels += await anyio.to_thread.run_sync(_local_labels, places, limits)
     right = asked = others = 0
     taken: list[tuple[str, str]] = []
@@ -530,20 +531,18 @@ async def _own_labels(host: SkillHost, skill: HostSkill, limits: Limits) -> list
     for path in BESIDE:
         if any(one.uri == f"{skill_root(skill.uri)}/{path}" for one in resources):
             try:
-                file = await host.admin.preview(skill.uri, path, server=skill.origin.label)
+                file = await host.files.preview(skill.uri, path, server=skill.origin.label)
                 labels += parse_labels(file.data, Path(path), skill=skill.entry.name, limits=limits)
             except SkillwireError:
                 continue  # Without labels there is no figure.
     return [label for label in labels if label.expected]
 
 
-def _local_labels(
-    places: Iterable[tuple[HostSkill, Path | None]], limits: Limits
-) -> list[tuple[SkillKey, Label]]:
+def _local_labels(places: Iterable[tuple[HostSkill, Path]], limits: Limits) -> list[tuple[SkillKey, Label]]:
     labels: list[tuple[SkillKey, Label]] = []
     for other, path in places:
-        if path is None or len(labels) >= _MOST_ASKED:
-            continue
+        if len(labels) >= _MOST_ASKED:
+            break
         try:
             found = labels_beside(path.parent, other.entry.name, limits=limits)
         except (SkillwireError, OSError):

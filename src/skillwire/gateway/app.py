@@ -1,6 +1,6 @@
 """Gateway: the skills of many servers as one server, verified, approved, for any MCP client.
 
-gateway = Gateway({"servers": {"docs": "https://docs.example/mcp"}})
+gateway = Gateway(HostSettings(servers={"docs": "https://docs.example/mcp"}))
 await gateway.run_stdio()
 """
 
@@ -10,12 +10,12 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import anyio.abc
@@ -26,11 +26,10 @@ from skillwire.gateway.records import CLIENT, Approvals, Audit
 from skillwire.gateway.server import CallerServer, CommonParts, caller_options
 from skillwire.gateway.upstreams import FileMemory, Upstream, label_segment
 from skillwire.gateway.view import CallerSource, GatewayApproval
-from skillwire.host import HostConfig, ServerConfig, SkillHost, state_paths
+from skillwire.host import HostConfig, HostSettings, Scans, ServerConfig, SkillHost, state_paths
 from skillwire.host.config.file import ConfigWatch
-from skillwire.host.host import follow_config
-from skillwire.host.styles import DEFAULT, find_style
-from skillwire.limits import Limits
+from skillwire.host.styles import find_style
+from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.server import (
     DEFAULT_OPTIONS,
     EntryCache,
@@ -161,12 +160,12 @@ _log = logging.getLogger("skillwire.gateway")
 class Gateway:
     """Upstreams, and a server for each caller. Use it as a context manager, or run it.
 
-    `host_options` are the arguments of `SkillHost`; `server_options` say how skills are served.
+    `settings` are those of its host; `server_options` say how skills are served.
     """
 
     def __init__(
         self,
-        host_options: Mapping[str, Any],
+        settings: HostSettings,
         server_options: ServerOptions = DEFAULT_OPTIONS,
         *,
         options: GatewayOptions | None = None,
@@ -177,15 +176,14 @@ class Gateway:
         self.options = options or GatewayOptions()
         if (self.options.approval == "locked") != (self.options.locked is not None):
             raise ValueError("a lock and the mode locked go together")
-        limits: Limits = host_options.get("limits") or server_options.limits
+        limits = server_options.limits if settings.limits == DEFAULT_LIMITS else settings.limits
         self._limits = replace(limits, bytes_per_server=_BYTES_PER_SERVER, change_seconds=_CHANGE_SECONDS)
         # An entry of the final extension has the whole frontmatter. Servers of earlier dialects leave most of
         # it out, so their SKILL.md is read early.
-        style = replace(find_style(host_options.get("style", DEFAULT)), peek=True, peek_index=True)
-        self._host_options: dict[str, Any] = {**host_options, "limits": self._limits, "style": style}
+        style = replace(find_style(settings.style), peek=True, peek_index=True)
+        self._settings = replace(settings, limits=self._limits, style=style, scans=settings.scans or Scans())
         self._needed = anyio.Event()
         self._is_stdio = False
-        self._config: ConfigWatch | None = self._host_options.pop("config", None)
         self.server_options = caller_options(server_options)
         self._memory = FileMemory()
         self._common = CommonParts(
@@ -198,10 +196,9 @@ class Gateway:
             runs_scripts=self.options.run,
             is_local=lambda: self._is_stdio,
         )
-        shared = {**self._host_options, "connect_after": self._connect_after}
-        self._shared = self._upstream(shared, self._config)
-        self._approvals = Approvals(self._shared.host.admin.approvals)
-        servers: Mapping[str, object] = host_options.get("servers") or {}
+        self._shared = self._upstream(replace(self._settings, connect_after=self._connect_after))
+        self._approvals = Approvals(self._shared.host.consent)
+        servers = settings.servers or {}
         self._own: SharedPool[tuple[str, str], _Pooled] = SharedPool(
             lambda pooled: pooled.stopping.set(),
             most_per_owner=self._limits.http_views_per_caller * max(1, len(servers)),
@@ -320,7 +317,7 @@ class Gateway:
                 **({"reason": state.reason} if state.reason else {}),
                 **({"listed": "last run"} if state.cached else {}),
             }
-            for state in host.admin.servers()
+            for state in host.places.servers()
         ]
         failures = [failure.message for failure in host.log.failures()]
         audit = self.options.audit
@@ -345,7 +342,7 @@ class Gateway:
 
     async def _gauges(self) -> dict[str, tuple[str, float]]:
         """The current values for the metrics."""
-        servers = self.host.admin.servers()
+        servers = self.host.places.servers()
         audit = self.options.audit
         ready = sum(server.status == "ready" for server in servers)
         return {
@@ -377,9 +374,8 @@ class Gateway:
                 await self._needed.wait()
             await anyio.sleep(_FURTHER_LISTS_SECONDS)
 
-    def _upstream(self, host_options: Mapping[str, Any], config: ConfigWatch | None) -> Upstream:
-        host = follow_config(SkillHost(**host_options), config)
-        return Upstream(host, limits=self._limits, memory=self._memory)
+    def _upstream(self, settings: HostSettings) -> Upstream:
+        return Upstream(SkillHost(settings), limits=self._limits, memory=self._memory)
 
     def _own_upstreams(
         self, caller: Caller, credentials: Iterable[tuple[str, str]], holder: object
@@ -388,7 +384,7 @@ class Gateway:
 
         They are shared by all callers with the same credential for the same server, and by nobody else.
         """
-        servers = self._shared.host.feed.servers()
+        servers = {origin.label: one for origin, one in self._shared.host.places.configs.items()}
         by_segment = {label_segment(label): label for label in servers}
         found: list[Upstream] = []
         try:
@@ -410,17 +406,19 @@ class Gateway:
             raise SourceError(f"{label} is started by a command: a caller cannot have a credential for it")
         path = self._approvals.store.path or state_paths().approvals
         upstream = self._upstream(
-            {
-                "servers": {label: replace(config, token=token)},
-                "limits": self._limits,
-                "cache_directory": self._shared.host.admin.cache.directory,
+            HostSettings(
+                servers={label: replace(config, token=token)},
+                config=_with_one_server(self._settings.config, label, token),
+                limits=self._limits,
+                cache_directory=self._shared.host.cache.directory,
                 # What others approved must not be listed to this caller while the server is unavailable.
-                "approvals_file": path.with_name(f"{path.name}.none"),
-                "publishers": self._host_options.get("publishers", ()),
-                "usage_file": self._host_options.get("usage_file"),
-                "style": self._host_options["style"],
-            },
-            _with_one_server(self._config, label, token),
+                approvals_file=path.with_name(f"{path.name}.none"),
+                publishers=self._settings.publishers,
+                policy=self._settings.policy,
+                scans=self._settings.scans,
+                usage_file=self._settings.usage_file,
+                style=self._settings.style,
+            )
         )
         pooled = _Pooled(upstream)
         if self._tasks is None:
@@ -441,7 +439,7 @@ class Gateway:
             _log.error("the skills cannot be loaded: %s", error)
         finally:
             upstream.close()
-            upstream.host.feed.stop_waiting()
+            upstream.host.places.stop_waiting()
             upstream.ready.set()
 
 

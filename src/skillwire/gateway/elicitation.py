@@ -36,6 +36,7 @@ from skillwire.consent import State, file_lines, single_file
 from skillwire.documents import JsonObject
 from skillwire.errors import SkillwireError
 from skillwire.gateway.records import Approvals, CallerQuestion, Unapproved
+from skillwire.host import Decider
 from skillwire.server.handlers import Context, Handler, is_modern
 from skillwire.server.results import APPROVAL_REQUIRED
 from skillwire.skill import SetDigest, SkillUri, path_below, skill_root
@@ -44,8 +45,6 @@ from skillwire.trust import (
     AdmissionRequest,
     Allowed,
     FileChange,
-    Purpose,
-    admit,
     requested_tools,
 )
 
@@ -433,7 +432,9 @@ class _Request:
 
     async def _keep(self, question: CallerQuestion) -> None:
         try:
-            await self.elicitor.approvals.keep(self.caller, question, how="asked through the gateway")
+            await self._decider(question).keep(
+                question.offer.skill, seen=question.seen, how="asked through the gateway"
+            )
         except SkillwireError as error:
             # An approval counts only if it was stored.
             raise MCPError(types.INTERNAL_ERROR, f"The approval could not be stored: {error}") from None
@@ -447,13 +448,18 @@ class _Request:
                 if self._is_approved(question):
                     self.record("approve", question, "page")
                     return True
-                if self._candidate(question).declined:
+                if self._request(question).declined:
                     return False
                 await anyio.sleep(_PAGE_SECONDS)
         return False
 
     def _is_approved(self, question: CallerQuestion) -> bool:
-        return isinstance(admit(self._candidate(question), Purpose.LOAD), Allowed)
+        decide = self._decider(question)
+        return isinstance(decide.decision_on(self._request(question)), Allowed)
 
-    def _candidate(self, question: CallerQuestion) -> AdmissionRequest:
-        return self.elicitor.approvals.candidate(self.caller, question.offer, question.seen)
+    def _request(self, question: CallerQuestion) -> AdmissionRequest:
+        return self._decider(question).request(question.offer.skill, seen=question.seen)
+
+    def _decider(self, question: CallerQuestion) -> Decider:
+        decide = question.offer.upstream.host.decide
+        return decide.of(self.caller.name, consent=self.elicitor.approvals.store)

@@ -13,17 +13,16 @@ import queue
 import threading
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
-from skillwire.access import Caller
-from skillwire.consent import ApprovalStatus, ConsentStore, Key, consider
+from skillwire.consent import ApprovalStatus, ConsentStore
 from skillwire.errors import ApprovalRequired, SkillwireError, SourceError
 from skillwire.gateway.upstreams import Offer
 from skillwire.skill import SetDigest, SkillResource, digest_of
-from skillwire.trust import AdmissionRequest, FileChange, ResourceSet, Scan, approve, check_entry, is_outdated
+from skillwire.trust import FileChange, ResourceSet, Scan
 
 Act: TypeAlias = Literal["list", "get", "load", "read", "approve", "refuse", "run"]
 
@@ -212,7 +211,7 @@ class Unapproved(ApprovalRequired):
 
 
 class Approvals:
-    """Approvals by the callers of a gateway, in the store of its host."""
+    """The records of the callers' decisions, which are those of the host, and whether they can be read."""
 
     def __init__(self, store: ConsentStore) -> None:
         self.store = store
@@ -228,34 +227,3 @@ class Approvals:
             if not self.problem:
                 _log.warning("%s", error)
             self.problem = str(error)
-
-    def is_known(self, caller: Caller, offer: Offer) -> bool:
-        """Whether a caller approved or declined any version of a skill."""
-        key = self._key(caller, offer)
-        return bool(self.store.record(key).last.decision) or self.store.session(key) is not None
-
-    def candidate(self, caller: Caller, offer: Offer, seen: ResourceSet = frozenset()) -> AdmissionRequest:
-        """Return the facts that the admission of a skill for a caller depends on."""
-        key = self._key(caller, offer)
-        facts = replace(offer.upstream.host.feed.candidate(offer.skill), seen=seen)
-        return consider(facts, self.store.record(key), session=self.store.session(key))
-
-    async def keep(self, caller: Caller, question: CallerQuestion, *, how: str) -> None:
-        """Record a caller's yes to exactly what they were asked about."""
-        skill = question.offer.skill
-        key = self._key(caller, question.offer)
-        approval = approve(check_entry(skill.entry), skill.origin, seen=question.seen)
-        if approval.bound:
-            await self.store.approve(key, approval, skill.entry, how=how)
-        else:
-            self.store.approve_for_session(key, approval)
-
-    def end_outdated(self, caller: Caller, offer: Offer) -> None:
-        """End an approval that is for another set of files than the skill has now (SEC-6)."""
-        key = self._key(caller, offer)
-        skill = offer.skill
-        if is_outdated(self.store.record(key).approval(skill.origin), skill.origin, skill.entry):
-            self.store.end(key)
-
-    def _key(self, caller: Caller, offer: Offer) -> Key:
-        return self.store.key(offer.skill.origin, offer.skill.uri, caller.name)

@@ -19,7 +19,6 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,16 +29,13 @@ from skillwire.errors import ApprovalRequired, SkillwireError
 from skillwire.gateway.records import CLIENT, Act, Audit, CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer
 from skillwire.gateway.view import CallerSource
-from skillwire.host import UseKind
+from skillwire.host import ScriptRequest, ScriptRunner, SkillUse, UseKind
 from skillwire.host.model import error_words
-from skillwire.host.policies import log_decision
 from skillwire.host.scripts import (
     RUN_TOOL,
     SCRIPT_ABOUT,
     SCRIPT_SCHEMA,
-    ScriptRequest,
     ScriptResult,
-    ScriptRunner,
     fenced_result,
     make_plan,
     run_plan,
@@ -58,12 +54,8 @@ from skillwire.text import shown
 from skillwire.trust import (
     Allowed,
     Origin,
-    Purpose,
     Reason,
-    admit,
-    admit_script,
     check_entry,
-    require,
     shown_digest,
     verify_file,
 )
@@ -130,11 +122,8 @@ class CallerScripts:
         if path not in (file.path for file in contents):
             raise self._refused(entry, "has no such script")
         # 2. What was granted before.
-        facts = self._source.approvals.candidate(self._source.caller, offer)
-        decision, skill = admit_script(facts, path), offer.skill
-        log = partial(log_decision, decision, skill=skill.uri, origin=skill.origin, act="run")
-        await anyio.to_thread.run_sync(log)
-        require(decision, skill.uri, skill.origin)
+        decide = self._source.decider(offer)
+        await decide.require_script(offer.skill, path, sandboxed=True, loaded=True)
         granted = self._granted(offer, entry, path)
         if granted is None:
             raise self._refused(entry, f"may not run {path}: its user, or the operator, has not granted that")
@@ -161,7 +150,7 @@ class CallerScripts:
 
     def _granted(self, offer: Offer, entry: SkillEntry, path: str) -> frozenset[Grant] | None:
         if self._is_local:
-            decision = admit(self._source.approvals.candidate(self._source.caller, offer), Purpose.LOAD)
+            decision = self._source.decider(offer).decision(offer.skill)
             if not isinstance(decision, Allowed):
                 return None
             found = given(path, decision.grants.scripts)
@@ -240,11 +229,11 @@ class CallerServer(SkillServer):
     def _record_found(self, entries: Iterable[SkillEntry]) -> None:
         """Count the results of a search."""
         for offer in filter(None, (self.source.known_owner(entry.uri) for entry in entries)):
-            offer.upstream.host.feed.record_use("found", offer.skill)
+            offer.upstream.host.usage.use(SkillUse("found", offer.skill))
 
     def _record(self, act: Act, offer: Offer, **details: object) -> None:
         if (kind := _USES.get(act)) is not None:
-            offer.upstream.host.feed.record_use(kind, offer.skill)
+            offer.upstream.host.usage.use(SkillUse(kind, offer.skill))
         attributes: dict[str, Value] = {
             ORIGIN: offer.skill.origin.label,
             SET_DIGEST: offer.digest or "dynamic",

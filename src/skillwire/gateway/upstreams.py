@@ -238,13 +238,15 @@ class Upstream:
         self._silent: dict[Origin, float] = {}
         self._used: dict[Origin, OrderedDict[SkillUri, None]] = {}
         self._subscribed: dict[object, frozenset[SkillUri]] = {}
-        host.feed.watch(self._changed)
-        host.feed.watch_opening(self._prepare)
+        host.table.watch(lambda changes: self._changed())
+        host.log.on_change(self._policy_changed)
+        host.places.registration.on_arrival = self._prepare
+        self._revision = host.rules.revision
 
     @property
     def origins(self) -> dict[str, Origin]:
         """The servers and directories of the host by their labels in lower case."""
-        return {label_segment(origin.label): origin for origin in self.host.feed.origins()}
+        return {label_segment(origin.label): origin for origin in self.host.places.origins()}
 
     def listen(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Call this whenever an offer changed; the result ends that."""
@@ -268,17 +270,17 @@ class Upstream:
         origin = self.origins.get(label)
         if origin is None or self._is_silent(origin):
             return
-        config = self.host.feed.servers().get(origin.label)
+        config = self.host.places.configs.get(origin)
         seconds = self._limits.upstream_seconds if config is not None and config.url else None
         with anyio.move_on_after(seconds) as waiting:
-            await self.host.feed.settled(origin)
+            await self.host.places.settled(origin)
         if waiting.cancelled_caught:
             self._silent[origin] = anyio.current_time() + _SILENT_SECONDS
 
     def is_unknown(self, origin: Origin) -> bool:
         """Whether a server is unavailable, and nothing is known of what it has."""
         is_known = any(offer.skill.origin == origin for offer in self._made.values())
-        return not is_known and self.host.feed.is_unavailable(origin)
+        return not is_known and self.host.places.is_unavailable(origin)
 
     def kept_offer(self, origin: Origin, entry: SkillEntry) -> Offer | None:
         """The offer of a skill that was approved before and that its server cannot be asked about now."""
@@ -289,13 +291,13 @@ class Upstream:
 
     def remaining_ms(self, origin: Origin) -> int | None:
         """How long its listing may still be cached; `None` for a directory."""
-        seconds = self.host.feed.remaining_seconds(origin)
+        seconds = self.host.places.remaining_seconds(origin)
         return None if seconds is None else int(seconds) * 1000
 
     async def find(self, label: str, uri: SkillUri) -> Offer | None:
         """A skill that its server may not list (LST-3), by the URI that the server knows."""
         origin = self.origins.get(label)
-        if origin is None or origin.is_local or self.host.feed.is_unavailable(origin):
+        if origin is None or origin.is_local or self.host.places.is_unavailable(origin):
             return None
         if self._is_silent(origin):
             raise self.unavailable(origin, uri)
@@ -304,7 +306,7 @@ class Upstream:
         if self._missing.get(asked, 0) > now:
             return None  # Asked a moment ago: a client that guesses costs its server little.
         try:
-            skill = await self._call(origin, uri, "find", lambda: self.host.feed.find(uri, origin))
+            skill = await self._call(origin, uri, "find", lambda: self.host.places.look_up(uri, origin))
         except SkillwireError as error:
             if isinstance(error, Refusal):
                 raise
@@ -321,7 +323,7 @@ class Upstream:
     def unavailable(self, origin: Origin, uri: SkillUri) -> Refusal:
         """The error for a request about a server that does not answer: not the same as "not found"."""
         silent = self._silent.get(origin, 0) - anyio.current_time()
-        wait = max(self.host.feed.retry_seconds(origin), silent)
+        wait = max(self.host.places.retry_seconds(origin), silent)
         seconds = math.ceil(wait) if wait < _UNTIL_IT_ANSWERS else 0
         again = f"it is tried again in {seconds} s" if seconds else "it is tried again"
         data = {"uri": shown_uri(uri), "server": origin.label, "retrySeconds": seconds}
@@ -344,16 +346,16 @@ class Upstream:
 
     async def at_hand(self, offer: Offer) -> bytes | None:
         """The `SKILL.md` of an offer, if it was verified before and no server has to be asked for it."""
-        return self._memory.get(offer, offer.uri) or await self.host.feed.at_hand(offer.skill)
+        return self._memory.get(offer, offer.uri) or await self.host.files.cached(offer.skill)
 
     async def _fetch(self, offer: Offer, uri: SkillUri) -> bytes:
-        feed, skill = self.host.feed, offer.skill
+        skill = offer.skill
         try:
-            file = await feed.fetch(skill, offer.original(uri))
+            file = await self.host.files.fetch(skill, offer.original(uri))
         except _STALE as error:
             if isinstance(error, SkillNotFound) and skill.entry.is_dynamic:
                 raise  # Only the server knows which files such a skill has.
-            fresh = await feed.refreshed(skill, error)
+            fresh = await self.host.places.refreshed(skill, error)
             if fresh.entry != skill.entry:
                 raise Superseded from error
             self._fail(skill, str(error))
@@ -392,7 +394,7 @@ class Upstream:
             self._silent[origin] = _UNTIL_IT_ANSWERS
         elif not call.cancelled() and not (
             _is_no_answer(call.exception())
-            and (self._is_silent(origin) or self.host.feed.is_unavailable(origin))
+            and (self._is_silent(origin) or self.host.places.is_unavailable(origin))
         ):
             return call.result()
         raise self.unavailable(origin, uri)
@@ -424,14 +426,19 @@ class Upstream:
         """Refuse a skill that lacks the signature of a publisher whom its server must have, or in which a
         scanner of the policy found too much.
         """
-        skill, feed = offer.skill, self.host.feed
-        revision = feed.policy_revision
+        skill, decide = offer.skill, self.host.decide
+        revision = self.host.rules.revision
         is_signed = self._signed.get(offer) == revision
         try:
-            if not is_signed:
-                await self._call(skill.origin, skill.uri, "publishers", lambda: feed.check_publishers(skill))
+            case = decide.open(skill)
+            if not is_signed and decide.needs_signature(case):
+                await self._call(
+                    skill.origin, skill.uri, "publishers", lambda: self.host.signatures.check(skill)
+                )
+                case = decide.open(skill)
             # Not as a call of its server, which is not slow when a scanner is.
-            await feed.check_scans(skill, report=not is_signed)
+            if not is_signed or case.facts.policy.scanners:
+                await decide.require_usable(case, report=not is_signed)
         except PolicyRefused as error:
             raise SourceError(str(error)) from None  # Nothing is wrong with its server.
         except (ApprovalRequired, VerificationError, FormatError) as error:
@@ -443,7 +450,10 @@ class Upstream:
         """List a directory of a skill that its server generates on request."""
         skill, path = offer.skill, offer.original(uri)
         return await self._call(
-            skill.origin, path, "directory", lambda: self.host.feed.read_directory(skill, path)
+            skill.origin,
+            path,
+            "directory",
+            lambda: self.host.places.source(skill.origin).read_directory(path),
         )
 
     def follow(self, subscriber: object, uris: Collection[SkillUri]) -> None:
@@ -475,7 +485,7 @@ class Upstream:
                     wanted.setdefault(offer.skill.origin, set()).add(offer.skill.uri)
         for origin, uris in wanted.items():
             if not origin.is_local:
-                self.host.feed.follow(origin, sorted(uris)[: self._limits.subscriptions_per_client])
+                self.host.following.serve(origin, sorted(uris)[: self._limits.subscriptions_per_client])
 
     def reasons(self) -> list[tuple[Origin, str]]:
         """Why skills of this host are not served."""
@@ -484,6 +494,11 @@ class Upstream:
         found += [(key.origin, f"{shown_uri(key.uri)}: {why}") for key, (_, why) in self._unusable.items()]
         found += [(key.origin, f"{shown_uri(key.uri)}: {why}") for key, why in self.failed.items()]
         return found
+
+    def _policy_changed(self) -> None:
+        if self._revision != self.host.rules.revision:
+            self._revision = self.host.rules.revision
+            self._changed()
 
     def _changed(self) -> None:
         self._seen = None
@@ -499,7 +514,7 @@ class Upstream:
 
     def _update(self) -> None:
         """Make offers of what the host knows now. What did not change keeps its offer."""
-        skills = self.host.feed.skills()
+        skills = self.host.skills()
         if self._failures:
             self._forget_failures()
         if skills is self._seen:

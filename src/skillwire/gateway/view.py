@@ -24,11 +24,12 @@ import anyio
 import anyio.to_thread
 
 from skillwire.access import Caller
-from skillwire.consent import covered_files
+from skillwire.consent import covered_files, status_of
 from skillwire.errors import Refusal, SkillNotFound, SkillwireError, SourceError
 from skillwire.files import file_stamp, read_regular, unreadable
 from skillwire.gateway.records import Approvals, CallerQuestion, Unapproved
 from skillwire.gateway.upstreams import Offer, Superseded, Upstream, label_segment, moved, upstream_uri
+from skillwire.host import Decider
 from skillwire.install import Lock, LockedSkill, parse_lock
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
@@ -45,7 +46,7 @@ from skillwire.skill import (
     split_uri,
 )
 from skillwire.sources import Change, DirectoryChild, Read, Source, listed_directory
-from skillwire.trust import Allowed, ApprovalMode, Ask, Denied, Origin, Purpose, Scan, admit
+from skillwire.trust import Allowed, ApprovalMode, Ask, Decision, Denied, Origin, Scan, Step
 
 _log = logging.getLogger("skillwire.gateway")
 
@@ -110,6 +111,8 @@ GatewayApproval: TypeAlias = Literal["required", "listed", "locked"]
 """Who approves: the caller of the gateway, the host behind it, or the lock file."""
 
 _ATTEMPTS: Final = 2
+_OF_PEOPLE: Final = (Step.NEVER, Step.DECLINED, Step.PINNED, Step.QUESTION)
+"""The steps of admission that a person's approval, or the lack of one, decides."""
 
 
 class _Always:
@@ -154,6 +157,9 @@ class CallerSource(Source):
         self.caller = caller
         self.approvals = approvals
         self._upstreams = tuple(upstreams)
+        self._deciders = {
+            one: one.host.decide.of(caller.name, consent=approvals.store) for one in self._upstreams
+        }
         self._hidden = hidden
         self._routes: dict[str, tuple[Upstream, Origin]] = {}
         self._find_routes()
@@ -220,7 +226,7 @@ class CallerSource(Source):
         """Count the skills that a text for models names, if the user has that counted."""
         for upstream in self._upstreams:
             offers = [offer for offer in self.offers() if offer.upstream is upstream]
-            upstream.host.feed.record_offer(text, [offer.skill for offer in offers])
+            upstream.host.usage.offer_names(text, [offer.skill for offer in offers])
 
     def current_entries(self) -> Sequence[SkillEntry] | None:
         listing = self._listing
@@ -253,14 +259,14 @@ class CallerSource(Source):
         if not self._current().entries:
             # What starts on this machine has a deadline of its own, and clients that are not notified.
             for upstream in self._upstreams:
-                servers, feed = upstream.host.feed.servers(), upstream.host.feed
-                for origin in feed.origins():
-                    if origin.label not in servers or not servers[origin.label].url:
-                        await feed.settled(origin)
+                places = upstream.host.places
+                for origin in places.origins():
+                    if origin not in places.configs or not places.configs[origin].url:
+                        await places.settled(origin)
 
     def awaited(self) -> list[str]:
         """The labels of servers that the caller may see and that have not answered, or no longer do."""
-        return [label for label, (one, origin) in self._routes.items() if one.host.feed.is_awaited(origin)]
+        return [label for label, (one, origin) in self._routes.items() if one.host.places.is_awaited(origin)]
 
     async def _know(self, seconds: float) -> None:
         """Wait until something is known of every server, and a moment longer for what it lists now, unless
@@ -268,11 +274,11 @@ class CallerSource(Source):
         """
         with anyio.move_on_after(seconds):
             for upstream in self._upstreams:
-                await upstream.host.feed.known()
+                await upstream.host.places.known()
             if not self._begin_with_last:
                 with anyio.move_on_after(self._limits.introduction_seconds):
                     for upstream in self._upstreams:
-                        await upstream.host.feed.settled()
+                        await upstream.host.places.settled()
         await self._refresh()
 
     async def _prepare(self, uri: SkillUri) -> None:
@@ -291,7 +297,7 @@ class CallerSource(Source):
 
     def _state(self) -> tuple[int, ...]:
         versions = tuple(upstream.version for upstream in self._upstreams)
-        policies = tuple(upstream.host.feed.policy_revision for upstream in self._upstreams)
+        policies = tuple(upstream.host.rules.revision for upstream in self._upstreams)
         lock = self._lock.revision if self._lock else 0
         return (*versions, *policies, self.approvals.store.revision, lock)
 
@@ -305,7 +311,7 @@ class CallerSource(Source):
             entries = [
                 self._entry(offer)
                 for offer in self.offers()
-                if offer.skill.listed and offer.upstream.host.feed.is_permitted(offer.skill)
+                if offer.skill.listed and offer.upstream.host.decide.is_permitted(offer.skill)
             ]
             made = tuple(sorted(entries, key=lambda entry: entry.uri))
             # The same object as long as its content is the same, so that what clients derived from it stays
@@ -321,17 +327,14 @@ class CallerSource(Source):
 
     def is_waiting(self, offer: Offer) -> bool:
         """Whether the caller has to approve a skill before it is loaded."""
-        if self._mode != "required" or offer.skill.origin.is_own:
-            return False
-        if self._approval_mode(offer) is ApprovalMode.PROMPT and not self.approvals.is_known(
-            self.caller, offer
-        ):
-            return True  # This is the case for most of ten thousand skills.
-        candidate = self.approvals.candidate(self.caller, offer).before_scan
-        return not isinstance(admit(candidate, Purpose.LOAD), Allowed)
+        return self._mode == "required" and self.decider(offer).waits(offer.skill)
+
+    def decider(self, offer: Offer) -> Decider:
+        """What decides about a skill for this caller, by the approvals that all upstreams share."""
+        return self._deciders[offer.upstream]
 
     def _approval_mode(self, offer: Offer) -> ApprovalMode:
-        return offer.upstream.host.feed.approval_mode(offer.skill.origin)
+        return offer.upstream.host.rules.approval_mode(offer.skill.origin)
 
     def _is_visible(self, offer: Offer) -> bool:
         if not self.caller.allows(offer.root):
@@ -350,7 +353,7 @@ class CallerSource(Source):
 
     async def get_entry(self, uri: SkillUri) -> SkillEntry:
         offer = await self._offer(uri)
-        if not offer.upstream.host.feed.is_permitted(offer.skill):
+        if not offer.upstream.host.decide.is_permitted(offer.skill):
             self.require(offer)
         return self._entry(offer)
 
@@ -373,10 +376,9 @@ class CallerSource(Source):
     async def at_hand(self, uri: SkillUri) -> bytes | None:
         """The text of a skill that this caller may have as it is now."""
         offer = self.known_owner(uri)
-        if offer is None or offer.uri != uri or self.is_waiting(offer) or self._is_undecidable(offer):
+        if offer is None or offer.uri != uri or self._is_undecidable(offer):
             return None
-        candidate = self.approvals.candidate(self.caller, offer)
-        if not all(isinstance(admit(candidate, act), Allowed) for act in (Purpose.OFFER, Purpose.INSTALL)):
+        if not self._lets(self.decider(offer).decision(offer.skill)):
             return None  # It is refused, or its signature has to be checked first, or it to be scanned.
         return await offer.upstream.at_hand(offer)
 
@@ -421,21 +423,28 @@ class CallerSource(Source):
     def require(self, offer: Offer, files: Sequence[SkillResource] = ()) -> None:
         """Return if the caller may have a skill as it is now, and raise `Unapproved` if not."""
         seen = frozenset((file.uri, file.digest) for file in files)
-        candidate = self.approvals.candidate(self.caller, offer, seen)
-        decision = admit(candidate, Purpose.LOAD)
-        refusal = decision.refusal if isinstance(decision, Denied) else None
-        if isinstance(decision, Allowed) or (self._mode != "required" and refusal is None):
+        decide = self.decider(offer)
+        request = decide.request(offer.skill, seen=seen)
+        decision = decide.decision_on(request)
+        if isinstance(decision, Allowed) or self._lets(decision):
             return
-        self.approvals.end_outdated(self.caller, offer)
-        status = offer.upstream.host.feed.status(candidate)
+        decide.end_outdated(offer.skill)
+        status = status_of(request, limits=self._limits)
+        refusal = decision.refusal if isinstance(decision, Denied) else None
         raise Unapproved(
             f"{offer.uri} is {status.words}",
             offer=offer,
             reason=decision.reason,
-            question=_question(offer, decision, files, tuple((candidate.scans or {}).values())),
+            question=_question(offer, decision, files, tuple((request.scans or {}).values())),
             status=status,
             policy="" if refusal is None else refusal.message,
         )
+
+    def _lets(self, decision: Decision) -> bool:
+        """Whether a skill may be had: where the host or a lock approves, no person has to."""
+        if self._mode != "required" and not isinstance(decision, Allowed):
+            return decision.step in _OF_PEOPLE
+        return isinstance(decision, Allowed)
 
     def _is_undecidable(self, offer: Offer) -> bool:
         """Whether the approvals are unavailable: what was read before may have been revoked since."""
@@ -470,7 +479,7 @@ class CallerSource(Source):
         """Not found; or unavailable, if that is the state of a server that the caller may see."""
         # The answer is the same for every URI of the server: nothing can be learned about what is there.
         route = self._routes.get(split_uri(uri).authority)
-        if route is not None and route[0].host.feed.is_unavailable(route[1]):
+        if route is not None and route[0].host.places.is_unavailable(route[1]):
             return route[0].unavailable(route[1], uri)
         return SkillNotFound(f"No {what} is served at {shown_uri(uri)}", uri=uri)
 

@@ -8,43 +8,59 @@ async with SkillHost(servers={"shop": "https://shop.example/mcp"}, ask=ask_the_u
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, TypeVarTuple
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 import anyio
 from anyio import from_thread, to_thread
+from anyio.abc import TaskGroup
 from anyio.lowlevel import EventLoopToken, current_token
 
-from skillwire.catalog import ActiveSkill, HostSkill, Replay, ReplayText, SkillKey, fit_replay
-from skillwire.consent import ApprovalCallback, ConsentBackend, ScopedCallback
+from skillwire.catalog import ActiveSkill, HostSkill, Replay, ReplayText, SkillTable, fit_replay
+from skillwire.consent import ApprovalCallback, ConsentStore, ScopedCallback
 from skillwire.errors import SkillwireError
-from skillwire.host.config.file import ConfigWatch
-from skillwire.host.config.server import ServerConfig, UntrustedServer
-from skillwire.host.directories import LocalDirectory, collect_origins
-from skillwire.host.loader import Loader
-from skillwire.host.model import ReadCallback, Tool, ToolResult, make_tools
-from skillwire.host.scripts import RUN_TOOL, ScriptRunner, Scripts, script_tool
-from skillwire.host.search import SearchMatch
-from skillwire.host.server_tools import ServerTool, ServerTools, ToolCallback
-from skillwire.host.state import EventLog
-from skillwire.host.storage import SkillUse, UsageRecorder
+from skillwire.host.decide import Decider
+from skillwire.host.directories import state_paths
+from skillwire.host.events import Event, EventKind, EventLog, EventRecorder
+from skillwire.host.files import SkillReader
+from skillwire.host.following import Following
+from skillwire.host.held import HeldSkills
+from skillwire.host.live import LiveState
+from skillwire.host.load import Loader
+from skillwire.host.model import (
+    CatalogCache,
+    ModelActions,
+    OfferedSkills,
+    ResourceReader,
+    Tool,
+    ToolResult,
+    make_tools,
+)
+from skillwire.host.places import Places
+from skillwire.host.questions import ReadCallback, ToolCallback
+from skillwire.host.registration import Registration
+from skillwire.host.resolve import Resolver
+from skillwire.host.rules import Rules
+from skillwire.host.scanners import Scans
+from skillwire.host.scripts import RUN_TOOL, Scripts, script_tool
+from skillwire.host.search import SearchMatch, SkillSearch
+from skillwire.host.server_tools import ServerTool, ServerTools
+from skillwire.host.settings import HostKeywords, HostSettings
+from skillwire.host.signatures import Signatures
+from skillwire.host.storage import SkillCache, UsageRecorder
 from skillwire.host.styles import find_style
-from skillwire.host.styles.base import SkillFields, Style, file_refusal
-from skillwire.host.wiring import HostComponents
-from skillwire.limits import DEFAULT_LIMITS, Limits
-from skillwire.sources import Source
+from skillwire.host.styles.base import RenderContext, SkillFields, file_refusal
 from skillwire.text import clean_line, safe_line
 from skillwire.trust import (
     DirectoryView,
     Execution,
     Grants,
     Origin,
-    Publisher,
     VerifiedFile,
     granted_tools,
     may_execute,
@@ -79,174 +95,147 @@ class LoadedSkill:
     """The fields of its frontmatter, as far as the style honors it. Requests, never grants (SEC-4)."""
 
 
-def slash_commands(parts: HostComponents, session: str) -> tuple[SlashCommand, ...]:
-    """The skills that a user may invoke, as commands of one session."""
-    most = parts.context.limits.description_chars
-    return tuple(
-        SlashCommand(
-            name=f"/{skill.handle}",
-            description=clean_line(skill.entry.description, limit=most).text,
-            argument_hint=parts.style.fields(skill.entry.frontmatter).argument_hint,
-            origin=skill.origin,
-            handle=skill.handle,
-            session=session,
-            is_loaded=parts.loader.held_text(skill.key) is not None,
-        )
-        for skill in parts.resolver.invocable()
-    )
-
-
-def active_skills(loader: Loader) -> tuple[ActiveSkill, ...]:
-    """The loaded skills, most recently loaded first."""
-    found: list[ActiveSkill] = []
-    for handle, held in loader.active():
-        digest = shown_digest(held.entry)
-        line = f"{handle} from {held.origin}, {digest or 'dynamic'}"
-        found.append(ActiveSkill(handle, held.origin, held.entry, held.grants, digest, safe_line(line)))
-    return tuple(found)
-
-
-async def replay_active(parts: HostComponents, budget: int) -> Replay:
-    """The text of what is loaded, in `budget` characters; what may not be repeated is only named."""
-    candidates: list[ReplayText] = []
-    for handle, held in parts.loader.active():
-        found = await parts.loader.replayable(SkillKey(held.origin, held.entry.uri))
-        if isinstance(found, str):
-            candidates.append(ReplayText(handle, "", None, problem=found))
-        else:
-            text = parts.style.skill_text(found, handle, parts.context)
-            candidates.append(ReplayText(handle, text, shown_digest(held.entry)))
-    return fit_replay(candidates, budget)
-
-
-Host = TypeVar("Host", bound="SkillHost")
-
-
 class SkillHost:
     """Finds, verifies and loads skills for an agent. Use it as an asynchronous context manager.
 
-    `log` has events, failures and what was left out. `admin` has the servers, and what a user or an
-    administrator decides: approvals, switches, the cache. `feed` gives the skills to a program that passes
-    them on.
+    The rest is on the objects that do it: `log` has events, failures and what was left out; `places` the
+    servers and folders; `decide` what a person is shown and decides about a skill; `consent` what was
+    decided; `files` the files of skills, to look at; `signatures` who signed them; `cache` what is cached;
+    `scripts` runs scripts.
     """
 
-    def __init__(
-        self,
-        *,
-        servers: Mapping[str, str | ServerConfig | object] | None = None,
-        directories: Iterable[str | Path | LocalDirectory] = (),
-        sources: Mapping[str, Source] | None = None,
-        default_directories: bool = False,
-        style: str | Style = "spec",
-        ask: ApprovalCallback | None = None,
-        ask_read: ReadCallback | None = None,
-        ask_tool: ToolCallback | None = None,
-        safe_tools: Collection[str] = (),
-        disabled: Iterable[str] = (),
-        untrusted: Iterable[UntrustedServer] = (),
-        remarks: Iterable[str] = (),
-        only: Collection[str] | None = None,
-        timeout: float | None = None,
-        discover: bool = True,
-        watch: bool = True,
-        cache_listings: bool | Literal["write"] = False,
-        connect_after: Callable[[], Awaitable[None]] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        cache_directory: Path | None = None,
-        approvals_file: Path | ConsentBackend | None = None,
-        publishers: Iterable[Publisher] = (),
-        required_sources: Sequence[tuple[str, str]] = (),
-        runner: ScriptRunner | None = None,
-        usage_file: Path | None = None,
-        on_use: Callable[[SkillUse], None] | None = None,
-        semantic: bool = False,
-    ) -> None:
-        """Nothing is opened yet: no file, no connection.
+    @overload
+    def __init__(self, settings: HostSettings, /) -> None: ...
+    @overload
+    def __init__(self, /, **given: Unpack[HostKeywords]) -> None: ...
+    def __init__(self, settings: HostSettings | None = None, /, **given: Unpack[HostKeywords]) -> None:
+        """A host of these settings, or of keywords: each is a field of `HostSettings`.
 
-        Where skills come from: `servers` by label, each a URL, a command line, a `ServerConfig`, an MCP
-        server object of this process, or a client or session that you have connected already, of the SDK or
-        FastMCP: it is used, and not closed; `directories` of skills; `sources`, objects of your own that
-        follow the `Source` protocol; and with `default_directories` those where agents keep skills,
-        `.agents/skills` and `.claude/skills` of the working directory and of the user. `only` opens just the
-        servers and directories with these labels.
-
-        `ask` is called before a skill of a server is loaded, `ask_read` before one server's skill reads from
-        another, `ask_tool` before a server's tool is called; without them such calls raise
-        `ApprovalRequired`. `safe_tools` are tools of yours that run no code, and tools of servers, as
-        `SERVER/NAME`, that are called without asking. `disabled` are handles or URIs to leave out. `style`
-        emulates another host: `claude`,
-        `codex`, `gemini`, `goose` or `wayland`. `untrusted` are servers of a configuration that are not
-        connected: each is a failure. `remarks` are what else a configuration left out: each is an event.
-
-        `publishers` are those whose signatures are recognized. A server requires one by its configuration, a
-        directory by a pattern of `required_sources`, pairs of a pattern of paths and a publisher.
-
-        With `runner`, scripts of skills can run in a sandbox: `scripts.run`, and a tool for models.
-        With `usage_file`, how often skills are used is counted there; `on_use` is called for each use.
-        With `semantic`, searches also find skills by the meaning of their descriptions; this needs the extra
-        `semantic`.
-
-        `timeout` replaces the time limits of all servers, in seconds. Without `watch`, changes are noticed
-        only by `refresh`. Without `discover`, servers are not listed, and a skill is found by its URI alone.
-        With `cache_listings`, a server is listed from disk for as long as it allows, and connected when
-        something else is needed of it: for commands, which open a host each time. With `"write"`, every
-        server is asked, and what it lists is stored for the next command.
-
-        With `connect_after`, the host begins with what each server listed the last time, expired or not, and
-        connects when this function returns; if a server has not been listed before, it is not called. The
-        skills of a server are then known as soon as it answers, whether others have or not.
+        Nothing is opened yet: no file, no connection. A mistake in the settings is a `FormatError`.
         """
-        self.style = find_style(style)
-        self._limits = limits = self.style.limits(limits)
-        self._safe_tools = frozenset(safe_tools)
-        self._untrusted = tuple(untrusted)
-        collect = partial(
-            collect_origins,
-            sources=sources or {},
-            only=only,
-            timeout=timeout,
-            style=self.style,
-            limits=limits,
-        )
-
-        origins = collect(
-            servers or {},
-            directories,
-            with_default_directories=default_directories,
-            required_sources=required_sources,
-        )
-        self._remarks = (*remarks, *origins.remarks)
-        self._parts = HostComponents(
-            origins,
-            style=self.style,
-            limits=limits,
-            ask=ask,
-            ask_read=ask_read,
-            disabled=disabled,
-            discover=discover,
-            watch=watch,
-            cache_listings=cache_listings,
-            connect_after=connect_after,
-            cache_directory=cache_directory,
-            approvals_file=approvals_file,
-            publishers=publishers,
-            usage=UsageRecorder(usage_file, on_use=on_use, limits=limits),
-            semantic=semantic,
-            collect=collect,
-        )
-        self.log: EventLog = self._parts.log
-        self.admin = self._parts.admin
-        self.feed = self._parts.feed
-        self._server_tools = ServerTools(
-            places=self._parts.inventory.places,
-            loader=self._parts.loader,
-            asker=ScopedCallback(ask_tool),
-            allowed=self._safe_tools,
-            context=self._parts.context,
-        )
-        self.scripts = Scripts(self._parts, runner, limits)
+        self.settings = settings = settings or HostSettings(**given)
+        self.style = style = find_style(settings.style)
+        self._limits = limits = style.limits(settings.limits)
         self.session = secrets.token_hex(8)
         """Tells this host from others of the same process or user interface."""
+        origins = settings.collect(style, limits)
+        ranks = dict(origins.ranks)
+        naming = style.naming(ranks)
+        # Where things are, and what is kept.
+        paths = state_paths()
+        log = self._log = EventRecorder()
+        self.log: EventLog = log
+        self.usage = UsageRecorder(settings.usage_file, on_use=settings.on_use, limits=limits)
+        self.cache = SkillCache(settings.cache_directory or paths.cache, limits=limits)
+        self.consent = ConsentStore(settings.approvals_file or paths.approvals, on_problem=log.remark)
+        self.table = SkillTable(naming)
+        self.rules = Rules(origins, disabled=settings.disabled, style=style, limits=limits)
+        self.places = Places(
+            settings,
+            rules=self.rules,
+            registration=Registration(table=self.table, rules=self.rules, log=log, naming=naming),
+            table=self.table,
+            cache=self.cache,
+            consent=self.consent,
+            log=log,
+            limits=limits,
+        )
+        self.places.bind(origins)
+        self.following = Following(places=self.places, table=self.table, consent=self.consent, limits=limits)
+        self.held = HeldSkills(self.following)
+        self.resolver = Resolver(table=self.table, places=self.places, held=self.held, log=log)
+        # What is decided and loaded.
+        self.files = SkillReader(
+            places=self.places,
+            resolver=self.resolver,
+            cache=self.cache,
+            consent=self.consent,
+            style=style,
+            limits=limits,
+        )
+        self.signatures = Signatures(
+            settings.publishers, rules=self.rules, table=self.table, files=self.files, log=log
+        )
+        self.decide = Decider(
+            rules=self.rules,
+            table=self.table,
+            consent=self.consent,
+            signatures=self.signatures,
+            scans=settings.scans or Scans(),
+            files=self.files,
+            held=self.held,
+            resolver=self.resolver,
+            asker=ScopedCallback(settings.ask),
+            log=log,
+            limits=limits,
+        )
+        self.table.watch(self.decide.note_changes)
+        # Fences that cannot be guessed, and that stay the same while the host is open.
+        context = self._context = RenderContext(
+            limits=limits,
+            salt=secrets.token_bytes(16),
+            local_path=self.places.local_path,
+            listed_files=self.places.listed_files,
+        )
+        self._loader = Loader(
+            places=self.places,
+            table=self.table,
+            files=self.files,
+            decide=self.decide,
+            held=self.held,
+            usage=self.usage,
+            style=style,
+            context=context,
+            limits=limits,
+        )
+        # What a model sees and calls.
+        self._search = SkillSearch(
+            table=self.table,
+            places=self.places,
+            cache=self.cache,
+            limits=limits,
+            semantic=settings.semantic,
+        )
+        self._offered = OfferedSkills(self.table, self.decide)
+        self._read_asker = ScopedCallback(settings.ask_read)
+        self._actions = ModelActions(
+            resolver=self.resolver,
+            loader=self._loader,
+            reader=ResourceReader(
+                places=self.places,
+                loader=self._loader,
+                table=self.table,
+                asker=self._read_asker,
+                style=style,
+                context=context,
+            ),
+            searcher=self._search,
+            offered=self._offered,
+            usage=self.usage,
+            style=style,
+            context=context,
+        )
+        self._catalog = CatalogCache(self._offered, style, context, self.places, self.usage)
+        self._safe_tools = frozenset(settings.safe_tools)
+        self._server_tools = ServerTools(
+            places=self.places,
+            held=self.held,
+            asker=ScopedCallback(settings.ask_tool),
+            allowed=self._safe_tools,
+            context=context,
+        )
+        self.scripts = Scripts(settings.runner, loader=self._loader, resolver=self.resolver, log=log)
+        self._live = LiveState(
+            settings,
+            places=self.places,
+            following=self.following,
+            decide=self.decide,
+            consent=self.consent,
+            log=log,
+            limits=limits,
+            ranks=ranks,
+        )
+        self._remarks = (*settings.remarks, *origins.remarks)
         self._stack: AsyncExitStack | None = None
         self._opened = False
         self.loop: EventLoopToken | None = None
@@ -261,20 +250,14 @@ class SkillHost:
         *,
         file: Path | None = None,
         profile: str | None = None,
-        default_directories: bool = False,
-        ask: ApprovalCallback | None = None,
-        ask_read: ReadCallback | None = None,
-        ask_tool: ToolCallback | None = None,
-        safe_tools: Collection[str] = (),
-        style: str | Style = "spec",
-        limits: Limits = DEFAULT_LIMITS,
-        runner: ScriptRunner | None = None,
         unsafe_trust_project: bool = False,
+        **given: Unpack[HostKeywords],
     ) -> Self:
         """A host as described by the user's `skillwire.toml` and that of a directory, by default this one.
 
         With `file`, as that file alone describes it. A mistake in them is a `FormatError` that names every
-        one. `default_directories` adds those where agents keep skills, unless a file says not to.
+        one. `given` are settings that no file has, or that count more than those of the files.
+        `default_directories` adds those where agents keep skills, unless a file says not to.
 
         A directory may come from somebody else. Servers of its file are not connected until the user trusts
         that file with `skillwire trust`; until then each is a failure. With `unsafe_trust_project`
@@ -290,10 +273,11 @@ class SkillHost:
             directory, file=file, profile=profile, unsafe_trust_project=unsafe_trust_project
         )
         config = watched.loaded
-        host = cls(
+        with_defaults = given.pop("default_directories", False)
+        of_files = HostSettings(
             servers=config.servers,
             directories=config.local_directories,
-            default_directories=default_directories and config.default_directories,
+            default_directories=with_defaults and config.default_directories,
             disabled=config.disabled,
             untrusted=config.skipped,
             remarks=config.problems,
@@ -301,15 +285,9 @@ class SkillHost:
             required_sources=config.required_sources,
             usage_file=config.usage_file,
             semantic=config.semantic,
-            ask=ask,
-            ask_read=ask_read,
-            ask_tool=ask_tool,
-            safe_tools=safe_tools,
-            style=style,
-            limits=limits,
-            runner=runner,
+            config=replace(watched, default_directories=with_defaults),
         )
-        return follow_config(host, replace(watched, default_directories=default_directories))
+        return cls(replace(of_files, **given))
 
     async def __aenter__(self) -> Self:
         if self._opened:
@@ -320,15 +298,36 @@ class SkillHost:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            stack.push_async_callback(self._parts.inventory.aclose)
+            stack.push_async_callback(self.places.aclose)
             try:
-                await self._parts.open(tasks, untrusted=self._untrusted, remarks=self._remarks)
+                await self._open(tasks)
                 self._stack = stack.pop_all()
             except SkillwireError as error:
                 failure = error  # Raised below: the task group would wrap it.
         if failure is not None:
             raise failure
         return self
+
+    async def _open(self, tasks: TaskGroup) -> None:
+        """Read the policy and the approvals, list every origin, start what runs while the host is open."""
+        await self._live.reload_policy()
+        try:
+            await self.consent.open()
+        except SkillwireError as error:
+            # Then nothing is approved; local skills, and what needs no approval, still work.
+            self._log.record(Event(kind=EventKind.FAILURE, message=str(error)))
+        for remark in filter(None, (self.consent.remark, *self._remarks)):
+            self._log.remark(remark)
+        tasks.start_soon(self.consent.run)
+        tasks.start_soon(self.usage.run)
+        for server in self.settings.untrusted:
+            origin = Origin.mcp(server.label)
+            message = f"{origin} {server.reason}"
+            self._log.record(Event(kind=EventKind.FAILURE, message=message, origin=origin))
+        await self.places.open(tasks)
+        if self.settings.watch:
+            tasks.start_soon(self._live.watch_state)
+            tasks.start_soon(self._live.watch_policy)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -337,13 +336,13 @@ class SkillHost:
 
     async def close(self) -> None:
         """End every connection. What is approved and cached stays."""
-        self._parts.log.close()
+        self._log.close()
         if self._stack is not None:
             stack, self._stack = self._stack, None
             try:
-                await self._parts.usage.flush()
+                await self.usage.flush()
                 with suppress(SkillwireError):  # A full disk must not keep a host open.
-                    await self._parts.approvals.flush()
+                    await self.consent.flush()
             finally:
                 await stack.aclose()
 
@@ -351,7 +350,19 @@ class SkillHost:
 
     def commands(self) -> tuple[SlashCommand, ...]:
         """The skills that a user may invoke, for hosts that offer them as slash commands."""
-        return slash_commands(self._parts, self.session)
+        most = self._limits.description_chars
+        return tuple(
+            SlashCommand(
+                name=f"/{skill.handle}",
+                description=clean_line(skill.entry.description, limit=most).text,
+                argument_hint=self.style.fields(skill.entry.frontmatter).argument_hint,
+                origin=skill.origin,
+                handle=skill.handle,
+                session=self.session,
+                is_loaded=self.held.get(skill.key) is not None,
+            )
+            for skill in self.resolver.invocable()
+        )
 
     def skills(self, *, disabled: bool = False, for_models: bool = False) -> tuple[HostSkill, ...]:
         """Every skill that is known, local ones first, each under a handle of its own.
@@ -360,8 +371,8 @@ class SkillHost:
         offer: not what the user declined, nor what only users may invoke.
         """
         if for_models:
-            return self._parts.offered.skills()
-        return self._parts.registry.skills(disabled=disabled)
+            return self._offered.skills()
+        return self.table.skills(disabled=disabled)
 
     def catalog(
         self, context: object = None, /, *, budget: int | None = None, working: Collection[str] = ()
@@ -372,7 +383,7 @@ class SkillHost:
         worked on, for styles in which they activate skills. `context` is ignored, so that frameworks that
         pass one can be given the method itself: `Agent(instructions=host.catalog)`.
         """
-        return self._parts.catalog.get(budget, working).text
+        return self._catalog.get(budget, working).text
 
     async def search(
         self, query: str, *, server: str | None = None, limit: int | None = None
@@ -382,8 +393,8 @@ class SkillHost:
         Disabled skills are not found. No server is contacted.
         """
         if server is not None:
-            self._parts.inventory.places.require_label(server)
-        return await self._parts.search.search(query, label=server, limit=limit)
+            self.places.require_label(server)
+        return await self._search.search(query, label=server, limit=limit)
 
     async def refresh(self, label: str | None = None, *, expired_only: bool = False) -> None:
         """List every server and directory again, or one by its label.
@@ -391,14 +402,14 @@ class SkillHost:
         With `expired_only`, a server is asked only when its last listing has expired, so it can be called
         often.
         """
-        await self._parts.inventory.refresh(label, expired_only=expired_only)
+        await self.places.refresh(label, expired_only=expired_only)
 
     async def mentions(self, message: str) -> str:
         """The text to add to a user's message that names skills as `$name` or `$server/name`.
 
         A local skill is loaded and its text is there. For a server's skill it is the call that loads it.
         """
-        return await self._parts.actions.mentions(message)
+        return await self._actions.mentions(message)
 
     # Loading
 
@@ -409,7 +420,7 @@ class SkillHost:
 
         For a template, `values` has a value for each of its arguments.
         """
-        return await self._parts.resolver.find(name, server, values)
+        return await self.resolver.find(name, server, values)
 
     async def load(
         self, name: str, *, server: str | None = None, values: Mapping[str, str] | None = None
@@ -419,33 +430,39 @@ class SkillHost:
         A template is loaded with `values`: `host.load("docs/{product}", values={"product": "widget"})`.
         """
         skill = await self.find(name, server=server, values=values)
-        verified = await self._parts.loader.load(skill)
+        verified = await self._loader.load(skill)
         return LoadedSkill(
-            self._parts.registry.get(skill.key) or skill,
-            self.style.skill_text(verified, skill.handle, self._parts.context),
-            self._parts.loader.grants(skill.key),
+            self.table.get(skill.key) or skill,
+            self.style.skill_text(verified, skill.handle, self._context),
+            self.held.require(skill.key).skill.grants,
             replace(self.style.fields(verified.frontmatter), name=skill.handle),
         )
 
     async def read(self, name: str, path: str) -> str:
         """A file of a loaded skill, fenced for a model. The path starts at the skill's directory (FMT-10)."""
-        return await self._parts.actions.read(name, path)
+        return await self._actions.read(name, path)
 
     async def read_bytes(self, name: str, path: str) -> VerifiedFile:
         """A file of a loaded skill as verified bytes: for programs, not for prompts."""
-        return await self._parts.loader.read(await self._parts.resolver.key(name), path)
+        return await self._loader.read(await self.resolver.key(name), path)
 
     async def list_directory(self, name: str, path: str = "") -> DirectoryView:
         """A directory of a loaded skill."""
-        return await self._parts.loader.list_directory(await self._parts.resolver.key(name), path)
+        return await self._loader.list_directory(await self.resolver.key(name), path)
 
     async def read_resource(self, server: str, uri: str) -> str:
         """A resource of a server, bound as SEC-3 says; a skill's URI loads that skill (VER-7)."""
-        return await self._parts.actions.read_resource(server, uri)
+        return await self._actions.read_resource(server, uri)
 
     def active(self) -> tuple[ActiveSkill, ...]:
         """The skills that are loaded now, most recently loaded first, each with its entry and its grants."""
-        return active_skills(self._parts.loader)
+        found: list[ActiveSkill] = []
+        for held in reversed(self.held.every()):
+            entry, origin = held.skill.entry, held.skill.origin
+            digest = shown_digest(entry)
+            line = safe_line(f"{held.handle} from {origin}, {digest or 'dynamic'}")
+            found.append(ActiveSkill(held.handle, origin, entry, held.skill.grants, digest, line))
+        return tuple(found)
 
     async def after_compaction(self, budget: int) -> Replay:
         """The text of what is loaded, to restore after a conversation was shortened, in `budget` characters.
@@ -454,12 +471,19 @@ class SkillHost:
         that changed, was revoked or is gone is named and not repeated; so is one that has no room. Put it
         back as a tool's result or a user's message (SEC-12). What is not in it is held until you release it.
         """
-        return await replay_active(self._parts, budget)
+        candidates: list[ReplayText] = []
+        for held in reversed(self.held.every()):
+            found = await self._loader.replayable(held.key)
+            if isinstance(found, str):
+                candidates.append(ReplayText(held.handle, "", None, problem=found))
+            else:
+                text = self.style.skill_text(found, held.handle, self._context)
+                candidates.append(ReplayText(held.handle, text, shown_digest(held.skill.entry)))
+        return fit_replay(candidates, budget)
 
     def release(self, name: str) -> bool:
         """Tell the host that a skill's text has left the context; false when it was not loaded."""
-        held = self._parts.loader.held_as(name)
-        return self._parts.loader.release(held or self._parts.registry.find(name).key)
+        return self.held.release(self.held.named(name) or self.table.find(name).key)
 
     @contextmanager
     def asking(
@@ -473,8 +497,8 @@ class SkillHost:
         For a host that several users share, and for answers that come later: see the adapters.
         """
         with (
-            self._parts.asker.replaced(ask),
-            self._parts.read_asker.replaced(ask_read or _nobody_asked),
+            self.decide.asker.replaced(ask),
+            self._read_asker.replaced(ask_read or _nobody_asked),
             self._server_tools.asker.replaced(ask_tool or _nobody_asked),
         ):
             yield
@@ -488,13 +512,11 @@ class SkillHost:
         has no room for every description; with `search`, always or never. `run_skill_script` is, if the host
         has a runner.
         """
-        catalog = self._parts.catalog.current()
+        catalog = self._catalog.current()
         tools = make_tools(
-            self._parts.actions, self.style.tools, catalog=catalog, searching=search, limits=self._limits
+            self._actions, self.style.tools, catalog=catalog, searching=search, limits=self._limits
         )
-        return (
-            tools if self.scripts.runner is None else (*tools, script_tool(self.scripts, self._parts.context))
-        )
+        return tools if self.scripts.runner is None else (*tools, script_tool(self.scripts, self._context))
 
     async def server_tools(self, server: str | None = None) -> tuple[ServerTool, ...]:
         """The tools of the connected servers, or of one, over the connection that their skills come from.
@@ -518,22 +540,16 @@ class SkillHost:
         """
         if tool == RUN_TOOL and self.scripts.runner is not None:
             return Execution()
-        return may_execute(tool, self._parts.loader.held, safe_tools=self._safe_tools)
+        return may_execute(tool, self.held.skills(), safe_tools=self._safe_tools)
 
     def granted_tools(self) -> frozenset[str]:
         """The `allowed-tools` patterns that the user granted for all that is loaded (SEC-4)."""
         honored = "allowed-tools" in self.style.honored
-        return granted_tools(self._parts.loader.held) if honored else frozenset()
+        return granted_tools(self.held.skills()) if honored else frozenset()
 
     def refuse_path(self, path: str) -> str:
         """Why a file tool of yours must not take this path; empty when it may. A URI is not a file."""
         return file_refusal(path, self.style.resource_tool)
-
-
-def follow_config(host: Host, config: ConfigWatch | None) -> Host:
-    """The host, which becomes while it is open what an edited configuration says: what it was made of."""
-    host._parts.config = config  # pyright: ignore[reportPrivateUsage] - not for the users of a host
-    return host
 
 
 async def _nobody_asked(request: object) -> bool:

@@ -23,7 +23,7 @@ from skillwire.catalog import (
     render_found,
     without_copies,
 )
-from skillwire.consent.ask import ScopedCallback
+from skillwire.consent import ScopedCallback
 from skillwire.errors import (
     ApprovalRequired,
     FormatError,
@@ -33,9 +33,12 @@ from skillwire.errors import (
     SkillwireError,
     SourceError,
 )
-from skillwire.host.inventory import Inventory
-from skillwire.host.loader import Loader
-from skillwire.host.search import Resolver, SearchMatch, SkillSearch
+from skillwire.host.decide import Decider
+from skillwire.host.load import Loader
+from skillwire.host.places import Places
+from skillwire.host.questions import ReadCallback, ReadRequest
+from skillwire.host.resolve import Resolver
+from skillwire.host.search import SearchMatch, SkillSearch
 from skillwire.host.state import ServedTemplate, templates_text
 from skillwire.host.storage import UsageRecorder
 from skillwire.host.styles.base import Actions, RenderContext, Style, ToolSpec
@@ -46,59 +49,45 @@ from skillwire.trust import Origin, Reason
 from skillwire.trust.approval import ReadRuling, ReadScope, read_scope, uri_scheme
 from skillwire.trust.fence import fence, neutralize
 
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """A question to the user: may this one read go to `target`, while skills of `held` are in use?"""
-
-    uri: str
-    target: Origin
-    held: tuple[Origin, ...]
-
-
 _MOST_LISTED: Final = 500
 _NOBODY: Final = Origin.mcp("nobody")
-
-ReadCallback: TypeAlias = Callable[[ReadRequest], Awaitable[bool]]
-"""Asks the user about one read. Only `True` allows it."""
 
 
 @dataclass(kw_only=True, eq=False)
 class ResourceReader:
     """Reads resources for a model."""
 
-    inventory: Inventory
+    places: Places
     loader: Loader
-    registry: SkillTable
+    table: SkillTable
     asker: ScopedCallback[ReadCallback]
     style: Style
     context: RenderContext
 
     async def permit_look_up(self, label: str, text: str) -> None:
         """SEC-3: a model that looks for a skill on another server than its own reads from that server."""
-        await self._permit(text, self.inventory.places.server(label))
+        await self._permit(text, self.places.server(label))
 
     async def read(self, label: str, text: str) -> str:
         """The resource in a fence, or the skill that it is."""
         # 1. SEC-3: file: URIs and plain paths are refused by scheme; another server's skills need approval.
-        origin = self.inventory.places.server(label)
+        origin = self.places.server(label)
         await self._permit(text, origin)
         uri = parse_uri(text)
         # 2. VER-7: a skill is loaded, a file of a loaded skill is read as such.
         skill = await self._skill_at(uri, origin)
         if skill is not None:
-            loaded = await self.loader.load(skill)
-            return self.style.skill_text(loaded, skill.handle, self.context)
+            return await self.loader.load_text(skill)
         owner = self._owner(uri, origin)
         if owner is not None:
-            if self.loader.held_text(owner.key) is None:
+            if self.loader.held.get(owner.key) is None:
                 raise SkillNotFound(
                     f"{shown_uri(uri)} belongs to the skill {owner.handle}: load that first", uri=uri
                 )
             file = await self.loader.read(owner.key, uri)
             return self.style.file_text(file, owner.handle, self.context)
         # 3. Anything else is a server's text: fenced, and not a skill.
-        data = (await self.inventory.places.source(origin).read(uri)).data
+        data = (await self.places.source(origin).read(uri)).data
         try:
             content = data.decode("utf-8")
         except UnicodeDecodeError:
@@ -108,12 +97,10 @@ class ResourceReader:
 
     async def list_resources(self, label: str | None) -> str:
         """List the resources of servers, each in its own fence: names are a server's text too (SEC-1)."""
-        servers = (
-            [self.inventory.places.server(label)] if label is not None else self.inventory.places.servers()
-        )
+        servers = [self.places.server(label)] if label is not None else self.places.server_origins()
         parts: list[str] = []
         for origin in servers:
-            listed = await self.inventory.places.list_resources(origin)
+            listed = await self.places.resources_of(origin)
             lines = [
                 f"{one.uri} {clean_line(one.name, limit=200).text}".rstrip() for one in listed[:_MOST_LISTED]
             ]
@@ -135,7 +122,7 @@ class ResourceReader:
             )
 
     async def _permit(self, text: str, origin: Origin) -> None:
-        ruling = read_scope(text, origin, [held.origin for held in self.loader.held])
+        ruling = read_scope(text, origin, [held.origin for held in self.loader.held.skills()])
         self._refuse(text, ruling)
         if ruling.scope is not ReadScope.NEEDS_APPROVAL:
             return
@@ -148,12 +135,12 @@ class ResourceReader:
 
     async def _skill_at(self, uri: SkillUri, origin: Origin) -> HostSkill | None:
         """The skill whose `SKILL.md` this is, listed or not (FMT-5: only the server can say so)."""
-        if self.registry.get(SkillKey(origin, uri)) is not None:
-            return self.registry.find_uri(uri, origin.label)  # Refused when it is disabled.
+        if self.table.get(SkillKey(origin, uri)) is not None:
+            return self.table.find_uri(uri, origin.label)  # Refused when it is disabled.
         if not uri.endswith(f"/{SKILL_FILE}"):
             return None
         try:
-            return await self.inventory.look_up(uri, origin)
+            return await self.places.look_up(uri, origin)
         except (ApprovalRequired, LimitExceeded):
             raise  # The user excluded it, or the style does not take it.
         except SkillwireError:
@@ -163,10 +150,39 @@ class ResourceReader:
         """The registered skill that lists this file, the innermost one."""
         owners = [
             skill
-            for skill in self.registry.skills(disabled=True)
+            for skill in self.table.skills(disabled=True)
             if skill.origin == origin and is_inside(uri, skill_root(skill.uri))
         ]
         return max(owners, key=lambda skill: len(skill.uri), default=None)
+
+
+class OfferedSkills:
+    """The skills that a model is told of, in the catalog and by search.
+
+    A skill that only users may invoke is not among them, nor one that a load would refuse without asking.
+    """
+
+    def __init__(self, table: SkillTable, decide: Decider) -> None:
+        self._table = table
+        self._decide = decide
+        self._from: tuple[tuple[HostSkill, ...], object] | None = None
+        self._skills: tuple[HostSkill, ...] = ()
+        self._keys: frozenset[SkillKey] = frozenset()
+
+    def skills(self) -> tuple[HostSkill, ...]:
+        """The skills, the same tuple while nothing changes."""
+        known, revision = self._table.skills(), self._decide.offer_revision
+        # The registry gives the same tuple while nothing has changed.
+        if self._from is None or known is not self._from[0] or revision != self._from[1]:
+            offered = tuple(one for one in known if is_for_models(one.entry) and self._decide.is_offered(one))
+            if offered != self._skills or self._from is None:
+                self._skills, self._keys = offered, frozenset(one.key for one in offered)
+            self._from = known, revision
+        return self._skills
+
+    def keys(self) -> frozenset[SkillKey]:
+        self.skills()
+        return self._keys
 
 
 @dataclass(kw_only=True, eq=False)
@@ -177,7 +193,7 @@ class ModelActions:
     loader: Loader
     reader: ResourceReader
     searcher: SkillSearch
-    offered: Callable[[], Collection[SkillKey]]
+    offered: OfferedSkills
     style: Style
     context: RenderContext
     usage: UsageRecorder
@@ -191,7 +207,7 @@ class ModelActions:
             if known is None:
                 await self.reader.permit_look_up(server, uri)
         skill = await self.resolver.find(name, server)
-        return self.style.skill_text(await self.loader.load(skill), skill.handle, self.context)
+        return await self.loader.load_text(skill)
 
     async def read(self, name: str, path: str) -> str:
         """A file of a loaded skill, fenced."""
@@ -214,8 +230,8 @@ class ModelActions:
     async def search(self, query: str, *, server: str | None = None) -> Sequence[SearchMatch]:
         """The skills that fit a query best, of those that a model is offered."""
         if server is not None:
-            self.resolver.require_label(server)
-        found = await self.searcher.search(query, label=server, among=self.offered())
+            self.resolver.places.require_label(server)
+        found = await self.searcher.search(query, label=server, among=self.offered.keys())
         self.usage.found(one.skill for one in found)
         return found
 
@@ -229,7 +245,7 @@ class ModelActions:
             if local is not None:
                 skill, path = local
                 if path == SKILL_FILE:
-                    return self.style.skill_text(await self.loader.load(skill), skill.handle, self.context)
+                    return await self.loader.load_text(skill)
                 file = await self.loader.read(skill.key, path)
                 return self.style.file_text(file, skill.handle, self.context)
         if server is None:
@@ -250,11 +266,9 @@ class ModelActions:
                 lines.append(f"- {skill.handle}: {self.style.mention(skill)}")
                 continue
             try:
-                loaded = await self.loader.load(skill)
+                texts.append(await self.loader.load_text(skill))
             except SkillwireError as error:
                 lines.append(f"- {skill.handle}: {clean_line(str(error)).text}")
-            else:
-                texts.append(self.style.skill_text(loaded, skill.handle, self.context))
         if lines:
             lines.insert(0, "The user named these skills. Open each before you go on.")
         if texts:
@@ -267,7 +281,7 @@ class ModelActions:
 
     def is_loaded(self, name: str) -> bool:
         """Whether the skill of this name is loaded."""
-        return self.loader.held_as(name) is not None
+        return self.loader.held.named(name) is not None
 
 
 _LONGEST = 1000
@@ -312,42 +326,6 @@ class ToolHost(Actions, Protocol):
     async def search(self, query: str, *, server: str | None = None) -> Sequence[SearchMatch]: ...
 
 
-class OfferedSkills:
-    """The skills that a model is told of, in the catalog and by search.
-
-    A skill that only users may invoke is not among them, nor one that a load would refuse without asking.
-    """
-
-    def __init__(
-        self,
-        registry: SkillTable,
-        is_offered: Callable[[HostSkill], bool],
-        revision: Callable[[], object],
-    ) -> None:
-        """`is_offered` may change its answer when `revision` changes."""
-        self._registry = registry
-        self._is_offered = is_offered
-        self._revision = revision
-        self._from: tuple[tuple[HostSkill, ...], object] | None = None
-        self._skills: tuple[HostSkill, ...] = ()
-        self._keys: frozenset[SkillKey] = frozenset()
-
-    def skills(self) -> tuple[HostSkill, ...]:
-        """The skills, the same tuple while nothing changes."""
-        known, revision = self._registry.skills(), self._revision()
-        # The registry gives the same tuple while nothing has changed.
-        if self._from is None or known is not self._from[0] or revision != self._from[1]:
-            offered = tuple(one for one in known if is_for_models(one.entry) and self._is_offered(one))
-            if offered != self._skills or self._from is None:
-                self._skills, self._keys = offered, frozenset(one.key for one in offered)
-            self._from = known, revision
-        return self._skills
-
-    def keys(self) -> frozenset[SkillKey]:
-        self.skills()
-        return self._keys
-
-
 class CatalogCache:
     """The catalog as it was last requested. Agents ask before every turn, and skills seldom change."""
 
@@ -356,14 +334,12 @@ class CatalogCache:
         offered: OfferedSkills,
         style: Style,
         context: RenderContext,
-        templates: Callable[[], Sequence[ServedTemplate]],
-        *,
-        on_turn: Callable[[CatalogText, tuple[HostSkill, ...]], None],
+        places: Places,
+        usage: UsageRecorder,
     ) -> None:
-        """`on_turn` is called each time that a model is told of the skills."""
-        self._on_turn = on_turn
+        self._usage = usage
         self._offered = offered
-        self._templates = templates
+        self._places = places
         self._shown_templates: Sequence[ServedTemplate] = ()
         self._style = style
         self._context = context
@@ -379,12 +355,12 @@ class CatalogCache:
             self._budget, self._working = requested
             self._skills = None
         text = self.current()
-        self._on_turn(text, self._skills or ())
+        self._usage.offer(text, self._skills or ())
         return text
 
     def current(self) -> CatalogText:
         """The catalog as of now, requested as the last time."""
-        skills, templates = self._offered.skills(), self._templates()
+        skills, templates = self._offered.skills(), self._places.templates()
         if skills is not self._skills or templates != self._shown_templates:
             limits = replace(self._context.limits, catalog_chars=self._budget)
             visible = self._style.visible(without_copies(skills), self._working)

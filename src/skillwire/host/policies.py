@@ -71,14 +71,6 @@ _FETCH_SECONDS: Final = 5
 _LOG_BYTES: Final = 1024 * 1024
 _ADMINISTRATOR: Final = 0
 
-_named: tuple[Path, ...] = ()
-
-
-def set_policy_files(paths: Iterable[Path]) -> None:
-    """Add the layers of `--policy` for this process. They can only narrow."""
-    global _named
-    _named = tuple(path.absolute() for path in paths)
-
 
 @dataclass(frozen=True, slots=True)
 class SignedApproval:
@@ -114,26 +106,77 @@ class LoadedPolicy:
 
 
 NOTHING: Final = LoadedPolicy()
-_lock = threading.Lock()
-_current: tuple[object, LoadedPolicy] | None = None
 
 
-def current_policy(directory: Path | None = None) -> LoadedPolicy:
-    """The policy for a directory, by default this one. Blocks: it reads what changed, fetches what is due."""
-    global _current
-    with _lock:
-        project = (directory or Path.cwd()) / PROJECT_FILE
-        if _current is not None and _current[0] == _state(project) and not _due(_current[1]):
-            return _current[1]
-        loaded = load_policy(project)
-        _current = (_state(project), loaded)
-        return loaded
+class PolicyFiles:
+    """Reads the policy that holds on this machine, and remembers it until a file changes or something is due.
 
+    Whoever decides has one: a host, an installer, a command. Two in one process may name different files.
+    """
 
-def _state(project: Path) -> object:
-    stored = _folder()
-    watched = [MACHINE_FILE, *_named, _user_file(), project, stored, approvals_folder()]
-    return project, tuple(_stamp(path) for path in watched)
+    def __init__(self, named: Iterable[Path] = ()) -> None:
+        """`named` are further layers, such as those of `--policy`. They can only narrow."""
+        self.named = tuple(path.absolute() for path in named)
+        self._lock = threading.Lock()
+        self._current: tuple[object, LoadedPolicy] | None = None
+
+    def current(self, directory: Path | None = None) -> LoadedPolicy:
+        """The policy for a directory, by default this one. Blocks: it reads what changed, fetches what is
+        due.
+        """
+        with self._lock:
+            project = (directory or Path.cwd()) / PROJECT_FILE
+            known = self._current
+            if known is not None and known[0] == self._state(project) and not _due(known[1]):
+                return known[1]
+            loaded = self.load(project)
+            self._current = (self._state(project), loaded)
+            return loaded
+
+    def _state(self, project: Path) -> object:
+        watched = [MACHINE_FILE, *self.named, _user_file(), project, _folder(), approvals_folder()]
+        return project, tuple(_stamp(path) for path in watched)
+
+    def load(self, project: Path) -> LoadedPolicy:
+        """Read every layer, and fetch what the machine's file names if it is due."""
+        files: list[PolicyFile] = []
+        remarks: list[str] = []
+        machine = _read_layer(MACHINE_FILE, LayerKind.MACHINE, check=check_owner)
+        if machine is not None:
+            files.append(machine)
+            if machine.address:
+                organization, remark = _organization(machine)
+                files.append(organization)
+                remarks += [remark] * bool(remark)
+        for path, kind in [
+            *((path, LayerKind.OPTION) for path in self.named),
+            (_user_file(), LayerKind.USER),
+            (project, LayerKind.PROJECT),
+        ]:
+            read = _read_layer(path, kind)
+            if read is not None:
+                files.append(read)
+            elif kind is LayerKind.OPTION:
+                problem = f"there is no {path}: check the path of --policy"
+                files.append(PolicyFile(layer=PolicyLayer(kind=kind, place=str(path), problem=problem)))
+        if not files:
+            return NOTHING
+        files = [_with_revocations(one, remarks) for one in files]
+        publishers = tuple(
+            Publisher.from_pem(one.name, key=pem.encode())
+            for file in files
+            for one in file.layer.publishers
+            for pem in one.pems
+        )
+        approvals = _signed_approvals(files, publishers, remarks)
+        return LoadedPolicy(
+            policy=Policy(tuple(one.layer for one in files)),
+            files=tuple(files),
+            remarks=tuple(remarks),
+            approvals=approvals,
+            publishers=publishers,
+            loaded_at=time.time(),
+        )
 
 
 def _stamp(path: Path) -> tuple[object, ...]:
@@ -142,48 +185,6 @@ def _stamp(path: Path) -> tuple[object, ...]:
     except OSError as error:
         return (error.errno,)
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode, file_stamp(path)
-
-
-def load_policy(project: Path) -> LoadedPolicy:
-    """Read every layer, and fetch what the machine's file names if it is due."""
-    files: list[PolicyFile] = []
-    remarks: list[str] = []
-    machine = _read_layer(MACHINE_FILE, LayerKind.MACHINE, check=check_owner)
-    if machine is not None:
-        files.append(machine)
-        if machine.address:
-            organization, remark = _organization(machine)
-            files.append(organization)
-            remarks += [remark] * bool(remark)
-    for path, kind in [
-        *((path, LayerKind.OPTION) for path in _named),
-        (_user_file(), LayerKind.USER),
-        (project, LayerKind.PROJECT),
-    ]:
-        read = _read_layer(path, kind)
-        if read is not None:
-            files.append(read)
-        elif kind is LayerKind.OPTION:
-            problem = f"there is no {path}: check the path of --policy"
-            files.append(PolicyFile(layer=PolicyLayer(kind=kind, place=str(path), problem=problem)))
-    if not files:
-        return NOTHING
-    files = [_with_revocations(one, remarks) for one in files]
-    publishers = tuple(
-        Publisher.from_pem(one.name, key=pem.encode())
-        for file in files
-        for one in file.layer.publishers
-        for pem in one.pems
-    )
-    approvals = _signed_approvals(files, publishers, remarks)
-    return LoadedPolicy(
-        policy=Policy(tuple(one.layer for one in files)),
-        files=tuple(files),
-        remarks=tuple(remarks),
-        approvals=approvals,
-        publishers=publishers,
-        loaded_at=time.time(),
-    )
 
 
 # Files

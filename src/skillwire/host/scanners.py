@@ -1,8 +1,8 @@
-"""Runs the scanners of a policy in the sandbox, and knows what they found.
+"""Scans: runs the scanners of a policy in the sandbox, and knows what they found.
 
 A scan is for exactly one set of files and one command. Its findings are cached on disk, so that the same
 bytes are not scanned twice. But the user can edit that cache: a threshold of the machine or of the
-organization is decided by a scan of this process alone.
+organization is decided only by a scan that was made through the same `Scans`.
 
 Whatever prevents a scan is a `problem` of it: a threshold refuses then, and otherwise a person is told.
 """
@@ -23,7 +23,6 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
-from anyio.lowlevel import RunVar
 
 from skillwire.documents import DocumentError, read_json
 from skillwire.errors import LimitExceeded, SandboxUnavailable, SkillwireError, SourceError
@@ -55,7 +54,6 @@ _RETRY_SECONDS: Final = 60
 """A scan that failed is not repeated before that: each may take its whole time."""
 _USERS_OWN: Final = (LayerKind.OPTION, LayerKind.USER, LayerKind.PROJECT)
 _SUCCESS: Final = (0, 1)  # Most scanners end with 1 if they found something.
-_SLOTS: Final[RunVar[anyio.CapacityLimiter]] = RunVar("scans at once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,103 +61,140 @@ class _Known:
     scan: Scan
     at: float
     by_us: bool
-    """Whether this process scanned it."""
+    """Whether it was scanned here, and not read from disk."""
 
 
 _Key: TypeAlias = tuple[str, str]
-_known: OrderedDict[_Key, _Known] = OrderedDict()
-_turns: dict[_Key, threading.Lock] = {}
-_guard = threading.Lock()
-_revision = 0
 
 
-def scan_revision() -> int:
-    """A number that changes with every scan."""
-    return _revision
+class Scans:
+    """What scanners found. A host has one, and hosts of one gateway share one."""
 
+    def __init__(self) -> None:
+        self.revision = 0
+        """A number that changes with every scan."""
+        self._known: OrderedDict[_Key, _Known] = OrderedDict()
+        self._turns: dict[_Key, threading.Lock] = {}
+        self._guard = threading.Lock()
+        self._slots: anyio.CapacityLimiter | None = None
 
-def known_scans(policy: Policy, entry: SkillEntry) -> Mapping[str, Scan] | None:
-    """The known scans of a skill, without scanning it; `None` if one that decides about it is missing."""
-    if not policy.scanners:
-        return None
-    try:
-        digest = shown_digest(entry)
-    except SkillwireError:
-        return None  # It is broken, and refused as such.
-    if digest is None:
-        problem = "it lists no digests, so its files may be others at each request"
-        return {one.key: Scan(scanner=one.name, problem=problem) for one in policy.scanners}
-    found: dict[str, Scan] = {}
-    for one in policy.scanners:
-        scan = _remembered(policy, one, digest)
-        if scan is not None:
-            found[one.key] = scan
-    return found if policy.thresholds <= found.keys() else None
-
-
-async def scan_skill(
-    policy: Policy,
-    entry: SkillEntry,
-    fetch: Fetch,
-    *,
-    everything: bool = True,
-    limits: Limits = DEFAULT_LIMITS,
-) -> tuple[Scan, ...]:
-    """Scan a skill, as far as that is not known yet; without `everything`, by scanners that may refuse it."""
-    wanted = [one for one in policy.scanners if everything or one.key in policy.thresholds]
-    digest = shown_digest(entry) if wanted else None
-    if digest is None:
-        return tuple((known_scans(policy, entry) or {}).values())
-    missing = await anyio.to_thread.run_sync(_missing, policy, wanted, digest)
-    if missing:
+    def known(self, policy: Policy, entry: SkillEntry) -> Mapping[str, Scan] | None:
+        """The known scans of a skill, without scanning it; `None` if one that decides about it is missing."""
+        if not policy.scanners:
+            return None
         try:
-            files = await fetch()
-        except SourceError as error:
-            failed = Scan(
-                scanner="", problem=f"its files cannot be read ({safe_line(str(error), limit=200)})"
+            digest = shown_digest(entry)
+        except SkillwireError:
+            return None  # It is broken, and refused as such.
+        if digest is None:
+            problem = "it lists no digests, so its files may be others at each request"
+            return {one.key: Scan(scanner=one.name, problem=problem) for one in policy.scanners}
+        found: dict[str, Scan] = {}
+        for one in policy.scanners:
+            scan = self._remembered(policy, one, digest)
+            if scan is not None:
+                found[one.key] = scan
+        return found if policy.thresholds <= found.keys() else None
+
+    async def scan(
+        self,
+        policy: Policy,
+        entry: SkillEntry,
+        fetch: Fetch,
+        *,
+        everything: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> tuple[Scan, ...]:
+        """Scan a skill, as far as that is not known yet; without `everything`, by scanners that may refuse
+        it.
+        """
+        wanted = [one for one in policy.scanners if everything or one.key in policy.thresholds]
+        digest = shown_digest(entry) if wanted else None
+        if digest is None:
+            return tuple((self.known(policy, entry) or {}).values())
+        missing = await anyio.to_thread.run_sync(self._missing, policy, wanted, digest)
+        if missing:
+            try:
+                files = await fetch()
+            except SourceError as error:
+                failed = Scan(
+                    scanner="", problem=f"its files cannot be read ({safe_line(str(error), limit=200)})"
+                )
+                for one in missing:
+                    self._remember(one, digest, replace(failed, scanner=one.name))
+            else:
+                await self._in_slot(partial(self.run, policy, missing, files, limits=limits))
+        scans = (self._remembered(policy, one, digest) for one in wanted)
+        return tuple(scan for scan in scans if scan is not None)
+
+    async def _in_slot(self, job: Callable[..., None]) -> None:
+        """Run a job in a thread, a few at once. A caller that gives up ends it."""
+        if self._slots is None:
+            self._slots = anyio.CapacityLimiter(DEFAULT_LIMITS.scans_at_once)
+        stopped = threading.Event()
+        try:
+            await anyio.to_thread.run_sync(
+                partial(job, stopped=stopped), limiter=self._slots, abandon_on_cancel=True
             )
-            for one in missing:
-                _remember(one, digest, replace(failed, scanner=one.name))
-        else:
-            await _in_slot(partial(run_scanners, policy, missing, files, limits=limits))
-    scans = (_remembered(policy, one, digest) for one in wanted)
-    return tuple(scan for scan in scans if scan is not None)
+        finally:
+            stopped.set()
 
+    def run(
+        self,
+        policy: Policy,
+        scanners: Iterable[Scanner],
+        files: Sequence[VerifiedFile],
+        *,
+        stopped: threading.Event | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """Scan these files with each scanner that has not scanned them yet; blocks."""
+        # What is known then is bound to what was scanned, whatever an entry says.
+        digest = set_digest((file.path, file.digest) for file in files)
+        for one in scanners:
+            with self._guard:
+                turn = self._turns.setdefault((digest, one.key), threading.Lock())
+            with turn:
+                if self._remembered(policy, one, digest) is None:
+                    decisive = _is_decisive(policy, one)
+                    scan = run_scanner(one, files, decisive=decisive, stopped=stopped, limits=limits)
+                    if stopped is None or not stopped.is_set():
+                        self._remember(one, digest, scan, by_us=True)
+            with self._guard:
+                self._turns.pop((digest, one.key), None)
 
-async def _in_slot(job: Callable[..., None]) -> None:
-    """Run a job in a thread, a few at once. A caller that gives up ends it."""
-    slots = _SLOTS.get(None)
-    if slots is None:
-        _SLOTS.set(slots := anyio.CapacityLimiter(DEFAULT_LIMITS.scans_at_once))
-    stopped = threading.Event()
-    try:
-        await anyio.to_thread.run_sync(partial(job, stopped=stopped), limiter=slots, abandon_on_cancel=True)
-    finally:
-        stopped.set()
+    def _remembered(self, policy: Policy, scanner: Scanner, digest: str) -> Scan | None:
+        with self._guard:
+            known = self._known.get(_key(scanner, digest))
+        if known is None or not (known.by_us or not _is_decisive(policy, scanner)):
+            return None
+        if known.scan.problem and time.monotonic() - known.at > _RETRY_SECONDS:
+            return None
+        return replace(known.scan, scanner=scanner.name)
 
+    def _remember(self, scanner: Scanner, digest: str, scan: Scan, *, by_us: bool = False) -> None:
+        key = _key(scanner, digest)
+        with self._guard:
+            self._known[key] = _Known(scan, time.monotonic(), by_us)
+            self._known.move_to_end(key)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+            self.revision += 1
+        if by_us and not scan.problem:
+            _store(key, scan)
 
-def run_scanners(
-    policy: Policy,
-    scanners: Iterable[Scanner],
-    files: Sequence[VerifiedFile],
-    *,
-    stopped: threading.Event | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> None:
-    """Scan these files with each scanner that has not scanned them yet; blocks."""
-    # What is known then is bound to what was scanned, whatever an entry says.
-    digest = set_digest((file.path, file.digest) for file in files)
-    for one in scanners:
-        with _guard:
-            turn = _turns.setdefault((digest, one.key), threading.Lock())
-        with turn:
-            if _remembered(policy, one, digest) is None:
-                decisive = _is_decisive(policy, one)
-                scan = run_scanner(one, files, decisive=decisive, stopped=stopped, limits=limits)
-                if stopped is None or not stopped.is_set():
-                    _remember(one, digest, scan, by_us=True)
-        with _guard:
-            _turns.pop((digest, one.key), None)
+    def _missing(self, policy: Policy, scanners: Iterable[Scanner], digest: SetDigest) -> list[Scanner]:
+        """The scanners whose findings are neither known here nor, where that counts, stored; blocks."""
+        missing: list[Scanner] = []
+        for one in scanners:
+            if self._remembered(policy, one, digest) is not None:
+                continue
+            stored = None if _is_decisive(policy, one) else _read(_key(one, digest), one.name)
+            if stored is None:
+                missing.append(one)
+            else:
+                self._remember(one, digest, stored)
+        return missing
 
 
 def run_scanner(
@@ -224,43 +259,6 @@ def _key(scanner: Scanner, digest: str) -> _Key:
     paths = [path for path in (*scanner.command, *scanner.reads) if path.startswith("/")]
     state = json.dumps([scanner.key, [(path, file_stamp(Path(path))) for path in paths]])
     return digest, hashlib.sha256(state.encode()).hexdigest()
-
-
-def _remembered(policy: Policy, scanner: Scanner, digest: str) -> Scan | None:
-    with _guard:
-        known = _known.get(_key(scanner, digest))
-    if known is None or not (known.by_us or not _is_decisive(policy, scanner)):
-        return None
-    if known.scan.problem and time.monotonic() - known.at > _RETRY_SECONDS:
-        return None
-    return replace(known.scan, scanner=scanner.name)
-
-
-def _remember(scanner: Scanner, digest: str, scan: Scan, *, by_us: bool = False) -> None:
-    global _revision
-    key = _key(scanner, digest)
-    with _guard:
-        _known[key] = _Known(scan, time.monotonic(), by_us)
-        _known.move_to_end(key)
-        while len(_known) > _KEPT:
-            _known.popitem(last=False)
-        _revision += 1
-    if by_us and not scan.problem:
-        _store(key, scan)
-
-
-def _missing(policy: Policy, scanners: Iterable[Scanner], digest: SetDigest) -> list[Scanner]:
-    """The scanners whose findings are neither known here nor, where that counts, stored; blocks."""
-    missing: list[Scanner] = []
-    for one in scanners:
-        if _remembered(policy, one, digest) is not None:
-            continue
-        stored = None if _is_decisive(policy, one) else _read(_key(one, digest), one.name)
-        if stored is None:
-            missing.append(one)
-        else:
-            _remember(one, digest, stored)
-    return missing
 
 
 # On disk

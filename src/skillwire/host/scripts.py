@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -33,68 +33,24 @@ from skillwire.errors import (
     VerificationError,
 )
 from skillwire.host.directories import state_paths
+from skillwire.host.events import Event, EventKind, EventRecorder, skill_event
+from skillwire.host.load import Loader
 from skillwire.host.model import Tool, ToolResult, error_words
-from skillwire.host.state import Event, EventKind, skill_event
+from skillwire.host.questions import ScriptRequest, ScriptRunner
+from skillwire.host.resolve import Resolver
 from skillwire.host.styles.base import RenderContext
 from skillwire.limits import Limits
 from skillwire.sandbox import Grant, GrantKind, RunResult, SandboxPlan, parse_grant, requested_grants
 from skillwire.sandbox.plan import given, interpreter_for, newly_requested, program_path, stored
-from skillwire.skill import SetDigest
 from skillwire.telemetry import operation
 from skillwire.text import safe_line
-from skillwire.trust import Grants, Reason, VerifiedFile, admit_script, shown_digest
+from skillwire.trust import Grants, Reason, VerifiedFile, shown_digest
 from skillwire.trust.fence import fence
 from skillwire.words import counted
-
-if TYPE_CHECKING:
-    from skillwire.host.wiring import HostComponents
 
 RUN_TOOL: Final = "run_skill_script"
 NO_SCRIPTS: Final[frozenset[tuple[str, str]]] = frozenset()
 _NAME_BYTES: Final = 255
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptRequest:
-    """A question to the user: may this script run in the sandbox with these grants, or install packages?"""
-
-    skill: HostSkill
-    script: str
-    digest: SetDigest
-    """Of the files that a yes is bound to."""
-    grants: tuple[Grant, ...]
-    """Everything that it would have."""
-    new: tuple[Grant, ...]
-    """The grants that it did not have before."""
-    is_first: bool
-    """Whether the script was never granted to run, or the skill changed since."""
-    packages: tuple[str, ...] = ()
-    """For a question about packages: those that would be installed, from the index alone."""
-
-    @property
-    def sentence(self) -> str:
-        """The request in one line."""
-        if self.packages:
-            return f"installs {', '.join(self.packages)} from the package index"
-        asks = ", ".join(str(grant) for grant in (self.grants if self.is_first else self.new))
-        return f"{'asks for' if self.is_first else 'newly asks for'} {asks or 'nothing but to run'}"
-
-
-ScriptCallback: TypeAlias = Callable[[ScriptRequest], Awaitable[bool]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptRunner:
-    """How a host runs scripts: `SkillHost(runner=ScriptRunner())`. Without one, it runs none."""
-
-    folder: Path = field(default_factory=Path.cwd)
-    """Paths of grants are below it, and a script runs in it if it is granted."""
-    ask: ScriptCallback | None = None
-    """Asks the user for grants and packages; without it, what is not granted yet is refused."""
-    grants: Sequence[str] = ()
-    """Grants of every script without asking, such as `read:docs`: a decision of your application."""
-    network: bool = True
-    """Whether granted hosts can be reached at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +82,16 @@ class ScriptResult:
 class Scripts:
     """The scripts of one host: `host.scripts`."""
 
-    def __init__(self, parts: HostComponents, runner: ScriptRunner | None, limits: Limits) -> None:
-        self._parts = parts
+    def __init__(
+        self, runner: ScriptRunner | None, *, loader: Loader, resolver: Resolver, log: EventRecorder
+    ) -> None:
         self.runner = runner
-        self._limits = limits
+        self._loader = loader
+        self._decide = loader.decide
+        self._reader = loader.files
+        self._resolver = resolver
+        self._log = log
+        self._limits = loader.limits
         self._slots: anyio.CapacityLimiter | None = None
 
     async def run(
@@ -176,7 +138,7 @@ class Scripts:
             run_.set("skillwire.output_bytes", outcome.output_bytes)
             run_.set("skillwire.network_bytes", outcome.network_bytes)
             run_.verdict = "ended" if outcome.ended else "ok"
-        self._parts.log.record(self._event(skill, path, plan, outcome))
+        self._log.record(self._event(skill, path, plan, outcome))
         return ScriptResult(skill=skill, script=path, outcome=outcome, grants=plan.grants, files=written)
 
     async def plan(
@@ -199,23 +161,23 @@ class Scripts:
         if runner is None:
             raise SourceError("this host runs no scripts: give it a ScriptRunner")
         # 1. Verified, approved, and bound to digests.
-        skill = await self._parts.resolver.find(name, server, None)
-        verified = await self._parts.loader.load(skill)
+        skill = await self._resolver.find(name, server, None)
+        verified = await self._loader.load(skill)
         digest = shown_digest(verified.entry)
         if digest is None:
             raise _refused(skill, f"{skill.handle} lists no digests: a grant cannot be bound to its scripts")
         try:
-            script = await self._parts.loader.read(skill.key, path)
+            script = await self._loader.read(skill.key, path)
         except VerificationError:
-            listed = self._parts.resolver.files(skill)
+            listed = self._reader.paths(skill)
             if path in listed:
                 raise
             scripts = ", ".join(one for one in listed if one.startswith("scripts/")) or "none in scripts/"
             message = f"{skill.handle} has no {safe_line(path)}: it has {safe_line(scripts, limit=200)}"
             raise SkillNotFound(message) from None
-        facts = self._parts.approver.facts_of(skill)
-        decision = admit_script(facts, script.path, sandboxed=sandboxed)
-        await self._parts.approver.require(decision, skill, act="run", loaded=ask or not sandboxed)
+        await self._decide.require_script(
+            skill, script.path, sandboxed=sandboxed, loaded=ask or not sandboxed
+        )
         # 2. Grants.
         asked, free = await anyio.to_thread.run_sync(
             _resolve,
@@ -223,7 +185,7 @@ class Scripts:
             requested_grants(verified.frontmatter, script.path, str(runner.folder)),
             tuple(grants),
         )
-        held = self._parts.loader.grants(skill.key)
+        held = self._loader.held.require(skill.key).skill.grants
         kept = held.scripts | (stored(script.path, []) if held.execute_code else NO_SCRIPTS)
         is_granted = given(script.path, kept) is not None
         earlier = kept if is_granted else self._granted_before(skill) | kept
@@ -238,7 +200,7 @@ class Scripts:
         if ask and (not is_granted or newly_requested(asked, kept, script.path)):
             await self._ask(runner, request)
             await self._store(skill, replace(held, scripts=held.scripts | stored(script.path, asked)))
-            kept = self._parts.loader.grants(skill.key).scripts
+            kept = self._loader.held.require(skill.key).skill.grants.scripts
             if given(script.path, kept) is None or newly_requested(asked, kept, script.path):
                 words = (
                     f"{skill.handle}/{script.path} is not run: by the policy, others than the user grant it"
@@ -263,11 +225,11 @@ class Scripts:
     def note_unsafe(self, what: str) -> None:
         """Record that a person ran a script without a sandbox."""
         message = f"{what} is run WITHOUT a sandbox (--unsafe-no-sandbox), as a person asked for it"
-        self._parts.log.record(Event(kind=EventKind.RUN, message=message))
+        self._log.record(Event(kind=EventKind.RUN, message=message))
 
     def _granted_before(self, skill: HostSkill) -> frozenset[tuple[str, str]]:
         """Return the grants of the skill's scripts before its files changed: to compare with."""
-        store = self._parts.approvals
+        store = self._decide.consent
         ended = store.record(store.key(skill.origin, skill.uri)).ended(skill.origin)
         return NO_SCRIPTS if ended is None else ended.grants.scripts
 
@@ -284,13 +246,13 @@ class Scripts:
 
     async def _store(self, skill: HostSkill, grants: Grants) -> None:
         """Keep grants with the approval of exactly these files, and use them from now on."""
-        await self._parts.admin.approve(skill, grants=grants, how="granted for a script")
-        await self._parts.loader.load(skill)
+        await self._decide.approve(skill, grants=grants, how="granted for a script")
+        await self._loader.load(skill)
 
     async def _files(self, skill: HostSkill) -> list[VerifiedFile]:
         """Every file of a skill, verified."""
-        paths = ("SKILL.md", *self._parts.resolver.files(skill))
-        return [await self._parts.loader.read(skill.key, path) for path in paths]
+        paths = ("SKILL.md", *self._reader.paths(skill))
+        return [await self._loader.read(skill.key, path) for path in paths]
 
     def _event(self, skill: HostSkill, path: str, plan: SandboxPlan, outcome: RunResult) -> Event:
         how = f"was ended: {outcome.ended}" if outcome.ended else f"ended with {outcome.exit_code}"

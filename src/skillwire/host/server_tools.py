@@ -8,21 +8,23 @@ call, unless they allowed the tool. What it answers is untrusted text.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 
-from skillwire.consent.ask import ScopedCallback
+from skillwire.consent import ScopedCallback
 from skillwire.errors import ApprovalRequired, SkillwireError, SourceError
-from skillwire.host.loader import Loader
+from skillwire.host.held import HeldSkills
 from skillwire.host.model import Tool, ToolResult, error_words
-from skillwire.host.sources import HostSources, ServerSource
+from skillwire.host.places import Places
+from skillwire.host.questions import ToolCallback, ToolRequest
+from skillwire.host.sources import ServerSource
 from skillwire.host.state import ConnectionStatus
 from skillwire.host.styles.base import RenderContext
 from skillwire.text import clean_line, shown
-from skillwire.trust import Execution, Origin, Reason, may_execute
+from skillwire.trust import Origin, Reason, may_execute
 from skillwire.trust.fence import fence
 
 
@@ -41,32 +43,12 @@ class ServerTool(Tool):
         return f"{self.server}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRequest:
-    """A question to the user: may this tool be called with these arguments?"""
-
-    server: str
-    name: str
-    arguments: Mapping[str, object]
-    execution: Execution
-    """The loaded skills whose text may have asked for the call."""
-
-    @property
-    def qualified_name(self) -> str:
-        """`SERVER/NAME`, as a user allows it."""
-        return f"{self.server}/{self.name}"
-
-
-ToolCallback: TypeAlias = Callable[[ToolRequest], Awaitable[bool]]
-"""Asks the user about one call. Only `True` allows it."""
-
-
 @dataclass(kw_only=True, eq=False)
 class ServerTools:
     """Lists and calls the tools of servers."""
 
-    places: HostSources
-    loader: Loader
+    places: Places
+    held: HeldSkills
     asker: ScopedCallback[ToolCallback]
     allowed: Collection[str]
     context: RenderContext
@@ -89,7 +71,7 @@ class ServerTools:
 
         async with anyio.create_task_group() as tasks:
             for origin, place in self.places.connected.items():
-                if not self.places.switches().closed_for(origin):
+                if not self.places.rules.closed_for(origin):
                     tasks.start_soon(add, place)
         return tuple(tool for origin in self.places.connected for tool in tools.get(origin.label, ()))
 
@@ -130,7 +112,7 @@ class ServerTools:
             place.origin.label,
             name,
             arguments,
-            may_execute(f"{place.origin.label}/{name}", self.loader.held, safe_tools=self.allowed),
+            may_execute(f"{place.origin.label}/{name}", self.held.skills(), safe_tools=self.allowed),
         )
         ask = self.asker.current
         if request.qualified_name not in self.allowed and (ask is None or (await ask(request)) is not True):

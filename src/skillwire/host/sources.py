@@ -11,30 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import anyio
 import anyio.to_thread
 
-from skillwire.catalog import SkillTable
 from skillwire.errors import (
-    AmbiguousName,
-    ApprovalRequired,
     FormatError,
     Issue,
-    SkillNotFound,
-    SkillwireError,
-    SourceError,
 )
 from skillwire.files import make_folder, write_atomic
 from skillwire.host.config.server import ServerConfig
-from skillwire.host.state import ConnectionStatus, ServedTemplate, ServerState, Switches
+from skillwire.host.state import ConnectionStatus, ServerState
 from skillwire.host.styles.base import Style
 from skillwire.lazy import import_sdk
 from skillwire.limits import Limits
@@ -42,9 +35,8 @@ from skillwire.skill import Dialect, SkillEntry, SkillUri, parse_uri
 from skillwire.sources import Problem, Source
 from skillwire.sources.listing import DialectOptions, Listing
 from skillwire.sources.mcp import McpSource
-from skillwire.text import shown
-from skillwire.trust import ApprovalMode, Origin, Reason
-from skillwire.wire import ListedResource, entry_as_stored, entry_to_stored
+from skillwire.trust import ApprovalMode, Origin
+from skillwire.wire import entry_as_stored, entry_to_stored
 
 if TYPE_CHECKING:
     from skillwire.host.connection import Connection
@@ -244,158 +236,6 @@ class ServerSource:
             listed_at=self.listed_at,
             list_seconds=self.source.lists_again_after,
             notifies=connection.notifies,
-        )
-
-
-@dataclass(kw_only=True, eq=False)
-class HostSources:
-    """The places of a host, and what can be asked about them."""
-
-    configs: Mapping[Origin, ServerConfig]
-    registry: SkillTable
-    switches: Callable[[], Switches]
-    limits: Limits
-    excluded: Mapping[Origin, int]
-    """How many listed skills of each server the configuration hides."""
-    opened: dict[Origin, LocalSource] = field(default_factory=dict[Origin, LocalSource])
-    """Directories and sources of the user's own that are part of the host."""
-    connected: dict[Origin, ServerSource] = field(default_factory=dict[Origin, ServerSource])
-    """The servers, since the host was opened."""
-    listed_before: set[Origin] = field(default_factory=set[Origin])
-    """The servers that are known from their last listing alone, which may have expired."""
-
-    def source(self, origin: Origin) -> Source:
-        """Where the skills of an origin are read from; `ApprovalRequired` when it is disabled."""
-        place = self.connected.get(origin) or self.opened.get(origin)
-        if place is None:
-            raise SourceError(f"{origin} is not part of this host")
-        if closed := self.switches().closed_for(origin):
-            raise ApprovalRequired(
-                f"{origin} is not read from: {closed}", reason=Reason.DENIED, origin=origin.label, uri=""
-            )
-        return place.source
-
-    def local_path(self, origin: Origin, uri: SkillUri) -> str:
-        """Where a file of a local skill is on disk; empty for a server's."""
-        place = self.opened.get(origin)
-        return (place.source.local_path(uri) or "") if place else ""
-
-    def listed_files(self, origin: Origin, uri: SkillUri) -> tuple[SkillUri, ...]:
-        """The supporting files that a server is known to list for the skill at a URI."""
-        server = self.connected.get(origin)
-        return server.source.listed_files(uri) if server else ()
-
-    async def list_resources(self, origin: Origin) -> tuple[ListedResource, ...]:
-        """Every resource of a server, skills or not."""
-        self.source(origin)  # Refused when it is disabled.
-        return await self.connected[origin].source.list_resources()
-
-    async def servers_listing(self, uri: SkillUri) -> tuple[Origin, ...]:
-        """The servers whose resources have this URI. A server that does not answer is skipped."""
-        found: list[Origin] = []
-
-        async def look(origin: Origin) -> None:
-            with suppress(SkillwireError):
-                if any(resource.uri == uri for resource in await self.list_resources(origin)):
-                    found.append(origin)
-
-        async with anyio.create_task_group() as tasks:
-            for origin in self.connected:
-                tasks.start_soon(look, origin)
-        return tuple(found)
-
-    def templates(self) -> tuple[ServedTemplate, ...]:
-        """Every template of the enabled servers."""
-        return tuple(
-            ServedTemplate(origin, template)
-            for origin, server in self.connected.items()
-            if not self.switches().closed_for(origin)
-            for template in server.source.templates
-        )
-
-    async def complete(self, served: ServedTemplate, argument: str, prefix: str) -> tuple[str, ...]:
-        """The values that a server suggests for an argument of its template."""
-        self.source(served.origin)
-        return await self.connected[served.origin].source.complete(served.template, argument, prefix)
-
-    def remaining_seconds(self, origin: Origin) -> float | None:
-        """How long the listing of a server may still be cached; `None` for a directory, which is watched."""
-        if origin in self.listed_before:
-            return 0.0
-        server = self.connected.get(origin)
-        if server is None:
-            return None if origin not in self.configs else 0.0
-        listing = server.source.listing
-        if listing is None:
-            return 0.0
-        # A server may allow less than the minimum time that a listing is cached.
-        longer = max(0.0, self.limits.min_ttl_seconds - listing.ttl_seconds)
-        return max(0.0, listing.good_until - longer - anyio.current_time())
-
-    def is_unavailable(self, origin: Origin) -> bool:
-        """Whether an origin is a server that cannot be reached now."""
-        server = self.connected.get(origin)
-        return server is not None and server.connection.status is not ConnectionStatus.READY
-
-    def retry_seconds(self, origin: Origin) -> float:
-        """In how many seconds a server that is unavailable is connected to again; 0 while that is tried."""
-        server = self.connected.get(origin)
-        return 0.0 if server is None else server.connection.retry_seconds
-
-    def server(self, label: str) -> Origin:
-        """The server of this label, or a `SkillNotFound` that names the known ones."""
-        for origin in self.configs:
-            if origin.label == label:
-                return origin
-        known = ", ".join(origin.label for origin in self.configs) or "none"
-        raise SkillNotFound(f"no server is called {shown(label)}; known: {known}")
-
-    def servers(self) -> tuple[Origin, ...]:
-        """The servers of this host, connected or not."""
-        return tuple(self.configs)
-
-    def origins(self) -> tuple[Origin, ...]:
-        """Every server, directory and other source of this host."""
-        return (*self.configs, *self.opened)
-
-    def require_label(self, label: str) -> None:
-        """Raise `SkillNotFound` when neither a server nor another source has this label."""
-        known = [origin.label for origin in (*self.configs, *self.opened)]
-        if label not in known:
-            there = ", ".join(known) or "none"
-            raise SkillNotFound(f"no server or directory is called {shown(label)}; known: {there}")
-
-    def only_server(self, uri: SkillUri, candidates: Collection[Origin]) -> Origin:
-        """The one server that a URI without a server can be on."""
-        possible = sorted(candidates or self.configs)
-        if not possible:
-            raise SkillNotFound(f"no server is configured that could serve {shown(uri, 200)}", uri=uri)
-        if len(possible) > 1:
-            raise AmbiguousName(shown(uri, 200), [origin.label for origin in possible])
-        return possible[0]
-
-    def states(self) -> tuple[ServerState, ...]:
-        """The state of every server."""
-        skills = groupby(self.registry.skills(disabled=True), lambda skill: skill.origin)
-        dialects = {origin: {skill.entry.dialect for skill in group} for origin, group in skills}
-        return tuple(
-            self._state(origin, config, dialects.get(origin, ())) for origin, config in self.configs.items()
-        )
-
-    def _state(self, origin: Origin, config: ServerConfig, dialects: Iterable[Dialect]) -> ServerState:
-        if (place := self.connected.get(origin)) is not None:
-            state = replace(place.state(dialects), excluded=self.excluded.get(origin, 0))
-            return replace(state, cached=True) if origin in self.listed_before else state
-        return ServerState(
-            origin=origin,
-            place=config.place,
-            status=ConnectionStatus.CONNECTING,
-            reason="",
-            era="",
-            declares_skills=False,
-            dialects=tuple(sorted(dialects, reverse=True)),
-            approval_mode=config.approval,
-            cached=origin in self.listed_before,
         )
 
 

@@ -26,8 +26,7 @@ import anyio.to_thread
 from skillwire.documents import DocumentError, read_json, read_yaml
 from skillwire.errors import FormatError, Issue, PolicyRefused, RefusedByPolicy, SkillNotFound, SkillwireError
 from skillwire.files import expand_user
-from skillwire.host import current_policy, log_decision
-from skillwire.host.scanners import known_scans, scan_skill
+from skillwire.host import PolicyFiles, Scans, log_decision
 from skillwire.install.candidates import (
     Candidate,
     Check,
@@ -214,6 +213,10 @@ class SkillFetcher:
     tokens: Sequence[tuple[str, str]] = ()
     """Patterns of sites, each with the token that they ask for."""
     limits: Limits = DEFAULT_LIMITS
+    policy_files: PolicyFiles = field(default_factory=PolicyFiles)
+    """Reads the policy that decides what may be installed."""
+    scans: Scans = field(default_factory=Scans)
+    """What the scanners of the policy found."""
     on_progress: Callable[[str, int, int], None] = field(default=lambda what, done, total: None)
     """Called with what is fetched, how much of it is there, and how much there will be."""
 
@@ -229,7 +232,9 @@ class SkillFetcher:
 
         `urls` are the servers that a lock names, by label: they are used if the user has configured none.
         """
-        await anyio.to_thread.run_sync(current_policy, self.base)  # Fetched here, not on the event loop.
+        await anyio.to_thread.run_sync(
+            self.policy_files.current, self.base
+        )  # Fetched here, not on the event loop.
         candidates: list[Candidate] = []
         failures: list[FetchFailure] = []
         chosen = {source: frozenset(wanted) for source, wanted in (names or {}).items()}
@@ -280,12 +285,12 @@ class SkillFetcher:
 
     async def scanned(self, candidate: Candidate) -> Candidate | FetchFailure:
         """The skill with what the scanners of the policy found in it, or its failure if that refuses it."""
-        policy = (await anyio.to_thread.run_sync(current_policy, self.base)).policy
+        policy = (await anyio.to_thread.run_sync(self.policy_files.current, self.base)).policy
 
         async def files() -> list[VerifiedFile]:
             return candidate.verified()
 
-        scans = await scan_skill(policy, candidate.local_entry, files, limits=self.limits)
+        scans = await self.scans.scan(policy, candidate.local_entry, files, limits=self.limits)
         return self._refusal(candidate, is_final=True) or replace(candidate, scans=scans)
 
     def _refusal(self, candidate: Candidate, *, is_final: bool) -> FetchFailure | None:
@@ -309,14 +314,14 @@ class SkillFetcher:
 
     def facts(self, skill: LockedSkill, entry: SkillEntry, signature: SignatureVerdict) -> AdmissionRequest:
         """The rules that decide whether a skill may be installed from where it comes from."""
-        loaded = current_policy(self.base)
+        loaded = self.policy_files.current(self.base)
         sources = self.source_names(skill)
         return AdmissionRequest(
             origin=Origin.project("install"),
             entry=entry,
             require=tuple(self.publishers_for(skill)),
             signature=signature,
-            scans=known_scans(loaded.policy, entry),
+            scans=self.scans.known(loaded.policy, entry),
             policy=loaded.policy,
             sources=sources,
             team=loaded.team(entry, sources),
@@ -451,7 +456,7 @@ class SkillFetcher:
         Returns what could not be fetched. A skill fails if its source has another version by now; the hint
         has the option of the workspace.
         """
-        await anyio.to_thread.run_sync(current_policy, self.base)
+        await anyio.to_thread.run_sync(self.policy_files.current, self.base)
         groups: dict[tuple[str, ...], list[LockedSkill]] = defaultdict(list)
         for skill in skills:
             pin = skill.pin

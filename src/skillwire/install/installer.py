@@ -15,7 +15,6 @@ import anyio
 
 from skillwire.clients import CANONICAL_TARGET, Scope
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError, SourceError, VerificationError
-from skillwire.host.policies import current_policy
 from skillwire.install.apply import InstallReport, StepResult, make_report
 from skillwire.install.candidates import (
     Candidate,
@@ -274,7 +273,7 @@ class Installer:
         missing = {skill.name: skill for skill in needed if not store.has(skill)}
         failures: list[FetchFailure] = []
         unstored = ""
-        scans = bool(current_policy(self.upstream.base).policy.thresholds)
+        scans = bool(self.upstream.policy_files.current(self.upstream.base).policy.thresholds)
         unscanned: list[LockedSkill] = []
 
         def write(name: str, files: Mapping[str, bytes] | None = None) -> None:
@@ -333,7 +332,10 @@ class Installer:
 
         The lock alone proves nothing, and the files may have been stored from another source.
         """
-        is_asked = self.upstream.publishers_for(skill) or current_policy(self.upstream.base).policy.given
+        is_asked = (
+            self.upstream.publishers_for(skill)
+            or self.upstream.policy_files.current(self.upstream.base).policy.given
+        )
         if skill.signer == NO_SIGNER and not is_asked:
             return None
         try:
@@ -353,7 +355,7 @@ class Installer:
 
     async def _unclean(self, skill: LockedSkill) -> FetchFailure | None:
         """The failure of a stored skill that the policy refuses for what scanners find in it."""
-        if not current_policy(self.upstream.base).policy.thresholds:
+        if not self.upstream.policy_files.current(self.upstream.base).policy.thresholds:
             return None
         scanned = await self.upstream.scanned(self._kept_candidate(skill))
         return scanned if isinstance(scanned, FetchFailure) else None

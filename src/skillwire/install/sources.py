@@ -297,7 +297,7 @@ def is_computed(entry: SkillEntry) -> bool:
 async def current_digest(host: SkillHost, skill: HostSkill) -> str:
     """The digest of what a server has now, or words for a skill that has no fixed files."""
     if is_computed(skill.entry):
-        return _files_digest(skill.uri, (await host.admin.fetch_files(skill.handle)).files)
+        return _files_digest(skill.uri, (await host.files.fetch_files(skill.handle)).files)
     return entry_digest(skill.entry) or "generated on request"
 
 
@@ -422,7 +422,7 @@ class ServerSkills:
                 servers[label] = config
         host = SkillHost(servers=servers, watch=False, limits=self.limits, publishers=self.publishers)
         await stack.enter_async_context(host)
-        for state in host.admin.servers():
+        for state in host.places.servers():
             if state.status.value != _READY:
                 problems[state.label] = SourceError(
                     f"MCP server {state.label} cannot be reached", said=state.reason
@@ -501,11 +501,11 @@ class ServerSkills:
 
         for skill in [skill for skill, _ in chosen if is_computed(skill.entry)]:
             try:
-                read = await host.admin.fetch_files(skill.handle)
+                read = await host.files.fetch_files(skill.handle)
                 collect(skill, {file.uri: file for file in read.files})
             except SkillwireError as error:
                 collect(skill, error)
-        await host.admin.preview_skills(
+        await host.files.preview_skills(
             (skill for skill, _ in chosen if not is_computed(skill.entry)),
             together=_FILES_TOGETHER,
             on_file=count,

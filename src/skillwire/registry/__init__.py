@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from skillwire.registry.publications import FileRow as FileRow
     from skillwire.registry.publications import Publication as Publication
     from skillwire.registry.publications import Published as Published
+    from skillwire.registry.publications import PublishRules as PublishRules
     from skillwire.registry.publications import UploadRow as UploadRow
     from skillwire.registry.publications import VersionRow as VersionRow
     from skillwire.registry.publishing import Publishing as Publishing
@@ -54,7 +55,7 @@ export(
             "read_skill"
         ),
         "endpoints": "next_list signed_digests",
-        "publications": "FileRow Publication Published UploadRow VersionRow",
+        "publications": "FileRow Publication Published PublishRules UploadRow VersionRow",
         "publishing": "Publishing",
         "queries": "View",
         "source": "Feed StoreSource",

@@ -24,7 +24,14 @@ from skillwire.errors import (
     VersionConflict,
 )
 from skillwire.registry.access import ADMIN_PATH
-from skillwire.registry.publications import PUBLISH_PATH, FileRow, Published, checked_version, publication_of
+from skillwire.registry.publications import (
+    PUBLISH_PATH,
+    FileRow,
+    Published,
+    PublishRules,
+    checked_version,
+    publication_of,
+)
 from skillwire.registry.publishing import STABLE, Publishing
 from skillwire.registry.store import Store
 from skillwire.skill import digest_of
@@ -177,9 +184,10 @@ def publish_to_store(
     promote: bool = True,
     expect: str | None = None,
     by: str,
+    rules: PublishRules | None = None,
 ) -> Published:
     """Publish into a store that this machine can reach. Every call may block."""
-    publishing = Publishing(store)
+    publishing = Publishing(store, rules=rules)
     draft = publication_of(namespace, folder.version, channel, folder.rows, promote=promote, expect=expect)
     missing = set(publishing.missing(draft, by=by))
     contents = [data for digest, data in folder.by_digest.items() if digest in missing]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, cast
 
 from skillwire.errors import FormatError, Issue, LimitExceeded, PolicyRefused, SkillNotFound
-from skillwire.host import OWN_REGISTRY, current_policy, known_scans, log_decision, run_scanners
+from skillwire.host import OWN_REGISTRY, PolicyFiles, Scans, log_decision
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import (
     DYNAMIC,
@@ -36,6 +36,7 @@ from skillwire.trust import (
     Policy,
     PolicyLayer,
     Purpose,
+    Scan,
     SignatureVerdict,
     admit,
     check_entry,
@@ -84,30 +85,38 @@ def _entry(draft: Publication, name: str) -> SkillEntry:
     )
 
 
-def scan_draft(draft: Publication, read: Callable[[], Mapping[str, bytes]]) -> None:
-    """Scan a version if the policy of this machine has a scanner that may refuse it; `check_policy` decides.
+class PublishRules:
+    """What the policy of this machine says about versions: one for a registry, or for a command."""
 
-    `read` gives the files by digest. Not within a transaction: a scanner may take a minute.
-    """
-    policy = current_policy().policy
-    named = {"name": "scanned", "description": "Only its files matter here."}
-    entry = replace(_entry(draft, "scanned"), frontmatter=named)
-    if not policy.thresholds or known_scans(policy, entry) is not None:
-        return
-    data, checked = read(), check_entry(entry)
-    origin = Origin.mcp("registry")
-    resources = zip(draft.files, () if checked.resources is DYNAMIC else checked.resources, strict=True)
-    files = [verify_file(checked, one.uri, data[file.digest], origin) for file, one in resources]
-    run_scanners(policy, [one for one in policy.scanners if one.key in policy.thresholds], files)
+    def __init__(self, policy_files: PolicyFiles | None = None) -> None:
+        self._policy_files = policy_files or PolicyFiles()
+        self._scans = Scans()
 
+    def scan(self, draft: Publication, read: Callable[[], Mapping[str, bytes]]) -> None:
+        """Scan a version if the policy has a scanner that may refuse it; `check` decides.
 
-def check_policy(draft: Publication, name: str, bundle: bytes | None) -> None:
-    """Raise `PolicyRefused` for a version that the policy of this machine does not let be published."""
-    loaded = current_policy()
-    if loaded.policy.given:
-        files = {file.path: file.digest for file in draft.files}
-        signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
-        _admit(draft, name, loaded.policy, signature)
+        `read` gives the files by digest. Not within a transaction: a scanner may take a minute.
+        """
+        policy = self._policy_files.current().policy
+        named = {"name": "scanned", "description": "Only its files matter here."}
+        entry = replace(_entry(draft, "scanned"), frontmatter=named)
+        if not policy.thresholds or self._scans.known(policy, entry) is not None:
+            return
+        data, checked = read(), check_entry(entry)
+        origin = Origin.mcp("registry")
+        resources = zip(draft.files, () if checked.resources is DYNAMIC else checked.resources, strict=True)
+        files = [verify_file(checked, one.uri, data[file.digest], origin) for file, one in resources]
+        deciding = [one for one in policy.scanners if one.key in policy.thresholds]
+        self._scans.run(policy, deciding, files)
+
+    def check(self, draft: Publication, name: str, bundle: bytes | None) -> None:
+        """Raise `PolicyRefused` for a version that the policy does not let be published."""
+        loaded = self._policy_files.current()
+        if loaded.policy.given:
+            files = {file.path: file.digest for file in draft.files}
+            signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
+            scans = self._scans.known(loaded.policy, _entry(draft, name))
+            _admit(draft, name, loaded.policy, signature, scans)
 
 
 def check_revoked(draft: Publication, name: str, revoked: Mapping[str, str]) -> None:
@@ -117,16 +126,17 @@ def check_revoked(draft: Publication, name: str, revoked: Mapping[str, str]) -> 
         _admit(draft, name, Policy((layer,)))
 
 
-def _admit(draft: Publication, name: str, policy: Policy, signature: SignatureVerdict | None = None) -> None:
+def _admit(
+    draft: Publication,
+    name: str,
+    policy: Policy,
+    signature: SignatureVerdict | None = None,
+    scans: Mapping[str, Scan] | None = None,
+) -> None:
     entry = _entry(draft, name)
     origin, source = Origin.mcp("registry"), f"registry:{OWN_REGISTRY}"
     candidate = AdmissionRequest(
-        origin=origin,
-        entry=entry,
-        signature=signature,
-        scans=known_scans(policy, entry),
-        policy=policy,
-        sources=(source,),
+        origin=origin, entry=entry, signature=signature, scans=scans, policy=policy, sources=(source,)
     )
     decision = admit(candidate, Purpose.INSTALL)
     log_decision(decision, skill=f"{draft.namespace}/{name}", origin=origin, act="publish")

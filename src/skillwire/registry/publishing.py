@@ -32,15 +32,14 @@ from skillwire.registry.endpoints import revoked_digests
 from skillwire.registry.publications import (
     Publication,
     Published,
+    PublishRules,
     UploadRow,
     VersionRow,
-    check_policy,
     check_revoked,
     checked_channel,
     checked_namespace,
     refused,
     revoked_error,
-    scan_draft,
 )
 from skillwire.registry.queries import counted_text
 from skillwire.registry.schema import (
@@ -67,8 +66,12 @@ STABLE: Final = "stable"
 class Publishing:
     """Writes to a store. Every call may block."""
 
-    def __init__(self, store: Store, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, store: Store, *, rules: PublishRules | None = None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        """`rules` are those of the policy of this machine, unless they name further files."""
         self._store = store
+        self._rules = rules or PublishRules()
         self._limits = limits
 
     def missing(self, draft: Publication, *, by: str) -> list[Digest]:
@@ -126,13 +129,13 @@ class Publishing:
         version with the same files again changes at most the channel. With other files it is a
         `VersionConflict`, also if the version was deleted meanwhile.
         """
-        scan_draft(draft, lambda: self._contents(draft, by))
+        self._rules.scan(draft, lambda: self._contents(draft, by))
         with self._store.writing() as connection:
             _require_files(connection, draft, by)
             skill_md = self._data(connection, draft, SKILL_FILE) or b""
             frontmatter = self._checked(connection, draft, skill_md)
             name = str(frontmatter["name"])
-            check_policy(draft, name, self._data(connection, draft, SIGNATURE_FILE))
+            self._rules.check(draft, name, self._data(connection, draft, SIGNATURE_FILE))
             signer = self._signer(connection, draft)
             archive = self._archive_digest(connection, draft)
             text_terms = body_terms(searched_text(skill_md))

@@ -8,15 +8,11 @@ from skillwire.lazy import export
 
 if TYPE_CHECKING:
     from skillwire.trust.admission import AdmissionRequest as AdmissionRequest
-    from skillwire.trust.admission import Allowed as Allowed
-    from skillwire.trust.admission import Ask as Ask
-    from skillwire.trust.admission import Decision as Decision
-    from skillwire.trust.admission import Denied as Denied
     from skillwire.trust.admission import Purpose as Purpose
     from skillwire.trust.admission import admit as admit
     from skillwire.trust.admission import admit_script as admit_script
+    from skillwire.trust.admission import approval_error as approval_error
     from skillwire.trust.admission import is_outdated as is_outdated
-    from skillwire.trust.admission import missing_publisher as missing_publisher
     from skillwire.trust.admission import require as require
     from skillwire.trust.approval import ALL_GRANTS as ALL_GRANTS
     from skillwire.trust.approval import NO_GRANTS as NO_GRANTS
@@ -40,6 +36,17 @@ if TYPE_CHECKING:
     from skillwire.trust.approval import seen_digest as seen_digest
     from skillwire.trust.approval import seen_set as seen_set
     from skillwire.trust.approval import shown_digest as shown_digest
+    from skillwire.trust.decision import Allowed as Allowed
+    from skillwire.trust.decision import Ask as Ask
+    from skillwire.trust.decision import Cause as Cause
+    from skillwire.trust.decision import Decision as Decision
+    from skillwire.trust.decision import Denied as Denied
+    from skillwire.trust.decision import NotSignedBy as NotSignedBy
+    from skillwire.trust.decision import Remedy as Remedy
+    from skillwire.trust.decision import Step as Step
+    from skillwire.trust.decision import Unapproved as Unapproved
+    from skillwire.trust.decision import Unavailable as Unavailable
+    from skillwire.trust.decision import Unsupported as Unsupported
     from skillwire.trust.fence import Fenced as Fenced
     from skillwire.trust.fence import HiddenText as HiddenText
     from skillwire.trust.fence import Hiding as Hiding
@@ -103,14 +110,14 @@ if TYPE_CHECKING:
 export(
     __name__,
     {
-        "admission": (
-            "AdmissionRequest Allowed Ask Decision Denied Purpose admit admit_script is_outdated "
-            "missing_publisher require"
-        ),
+        "admission": "AdmissionRequest Purpose admit admit_script approval_error is_outdated require",
         "approval": (
             "ALL_GRANTS NO_GRANTS Approval ApprovalMode ChangeKind Execution FileChange Grants HeldSkill "
             "Reason ResourceSet approve difference granted_tools is_nested looks_like_uri may_execute "
             "requested_tools resource_set seen_digest seen_set shown_digest"
+        ),
+        "decision": (
+            "Allowed Ask Cause Decision Denied NotSignedBy Remedy Step Unapproved Unavailable Unsupported"
         ),
         "fence": "Fenced HiddenText Hiding find_hidden_text",
         "origin": "LOCAL_LABEL MAX_LABEL_LENGTH Origin OriginKind Patterns git_name url_name",

@@ -27,7 +27,8 @@ fetched. To be installed or published, it must pass steps 5 and 6: whoever does 
 12. Approval mode `pinned`: skills that are not approved are refused without asking.
 13. Otherwise the user is asked, and shown what changed since the last approval (SEC-5, SEC-6).
 
-Pure: the caller collects the facts in a `AdmissionRequest`, and acts on the decision.
+Pure: the caller collects the facts in an `AdmissionRequest`, and acts on the decision, whose step, cause and
+remedy are values (`decision.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
 
 from skillwire.errors import ApprovalRequired, PolicyRefused
 from skillwire.skill import SkillEntry, SkillUri, shown_uri
@@ -53,11 +53,21 @@ from skillwire.trust.approval import (
     difference,
     resource_set,
 )
+from skillwire.trust.decision import (
+    Allowed,
+    Ask,
+    Decision,
+    Denied,
+    NotSignedBy,
+    Step,
+    Unapproved,
+    Unavailable,
+    Unsupported,
+)
 from skillwire.trust.origin import Origin
 from skillwire.trust.policy import (
     NO_POLICY,
     Policy,
-    Refusal,
     Subject,
     TeamApproval,
     may_run,
@@ -143,48 +153,20 @@ class AdmissionRequest:
         return replace(self, policy=self.policy.without_scanners)
 
     @property
+    def before_signature(self) -> AdmissionRequest:
+        """The same without what depends on who signed it, for as long as that has not been checked: it shows
+        what holds in any case.
+        """
+        if self.signature is not None:
+            return self
+        return replace(self, require=(), policy=self.policy.without_publishers)
+
+    @property
     def signer_change(self) -> str:
         """How its signer changed; empty if it did not, or if that has not been checked."""
-        return "" if self.signature is None else signer_change(self.signer, signer_text(self.signature))
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The skill may be listed, or loaded with these grants."""
-
-    grants: Grants = NO_GRANTS
-    approved: bool = False
-    """Whether a person approved exactly these files."""
-    team: tuple[tuple[str, TeamApproval], ...] = ()
-    """The signed approvals that made it approved, by the name of the approver; empty if the user did."""
-    reported: tuple[Refusal, ...] = ()
-    """Refusals by layers of the policy that only report."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """The user has to be asked first."""
-
-    reason: Reason
-    changes: tuple[FileChange, ...] = ()
-    signer_change: str = ""
-    """How its signer changed, which must be shown as prominently as a changed text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The skill may not be listed or loaded, and the user is not asked. `message` is set by steps 1 to 6 and
-    10, `refusal` by step 5, and by step 6 for a publisher whom the policy requires.
-    """
-
-    approval_mode: ApprovalMode
-    reason: Reason
-    changes: tuple[FileChange, ...] = ()
-    message: str = ""
-    refusal: Refusal | None = None
-
-
-Decision: TypeAlias = Allowed | Ask | Denied
+        if self.signature is None or not self.signer:
+            return ""
+        return signer_change(self.signer, signer_text(self.signature))
 
 
 def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
@@ -193,33 +175,31 @@ def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
     """
     # 1. Switches.
     if skill.unavailable:
-        return Denied(skill.approval_mode, Reason.DENIED, message=f"is unavailable: {skill.unavailable}")
+        return Denied(Step.SWITCHES, Unavailable(skill.unavailable))
     # 2. Selection.
     if not skill.selected:
-        return Denied(
-            skill.approval_mode, Reason.DENIED, message="is excluded by the configuration; change that"
-        )
+        return Denied(Step.SELECTION)
     # 3. Style.
     if skill.style_refusal:
-        return Denied(skill.approval_mode, Reason.DENIED, message=f"is not taken: {skill.style_refusal}")
+        return Denied(Step.STYLE, Unsupported(skill.style_refusal))
     # 4. Disabled.
     if skill.disabled:
-        return Denied(skill.approval_mode, Reason.DENIED, message="is disabled: enable it to use it")
+        return Denied(Step.DISABLED)
     if act is Purpose.LIST:
         return Allowed()
     # 5. Policy.
     subject = skill.subject if skill.policy.given else None
     asks = act is not Purpose.INSTALL
     if subject is not None and (refusal := skill.policy.refusal(subject, approvals=asks)):
-        return _refused(skill, refusal)
+        return Denied(Step.POLICY, refusal)
     # 6. Publisher.
     if act in (Purpose.LOAD, Purpose.INSTALL):
         if subject is not None and (refusal := unsigned(skill.policy, subject)):
-            return _refused(skill, refusal)
+            return Denied(Step.PUBLISHER, refusal)
         if subject is not None and (refusal := unscanned(skill.policy, subject)):
-            return _refused(skill, refusal)
-        if missing := missing_publisher(skill):
-            return Denied(skill.approval_mode, Reason.DENIED, message=missing)
+            return Denied(Step.SCANNER, refusal)
+        if missing := _missing_publisher(skill):
+            return Denied(Step.PUBLISHER, missing)
     reported = () if subject is None else skill.policy.reported(subject)
     if act is Purpose.INSTALL:
         return Allowed(reported=reported)
@@ -236,15 +216,13 @@ def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
         return Allowed(grants, reported=reported)
     # 8. Approval mode `never`.
     if skill.approval_mode is ApprovalMode.NEVER:
-        return Denied(skill.approval_mode, Reason.DENIED)
+        return Denied(Step.NEVER)
     # 9. Approval.
     if covering is not None:
         return Allowed(grants, approved=True, team=team, reported=reported)
     # 10. Declined.
     if skill.declined:
-        return Denied(
-            skill.approval_mode, Reason.DENIED, message="was declined by you: approve it to change that"
-        )
+        return Denied(Step.DECLINED)
     if team:
         return Allowed(grants, approved=True, team=team, reported=reported)
     if act is Purpose.OFFER:
@@ -257,7 +235,7 @@ def admit(skill: AdmissionRequest, act: Purpose) -> Decision:
     reason, changes = _objection(skill)
     # 12. Approval mode `pinned`.
     if skill.approval_mode is ApprovalMode.PINNED:
-        return Denied(skill.approval_mode, reason, changes)
+        return Denied(Step.PINNED, Unapproved(reason, changes, skill.signer_change))
     # 13. The user decides.
     return Ask(reason, changes, skill.signer_change)
 
@@ -266,7 +244,7 @@ def admit_script(skill: AdmissionRequest, script: str, *, sandboxed: bool = True
     """Decide whether a script of an admitted skill may run, in the sandbox or outside of it."""
     policy, entry = skill.policy, skill.entry
     if refusal := may_run(policy.enforced, entry, script, sandboxed=sandboxed):
-        return _refused(skill, refusal)
+        return Denied(Step.POLICY, refusal)
     reported = may_run(policy.reporting, entry, script, sandboxed=sandboxed)
     return Allowed(reported=() if reported is None else (reported,))
 
@@ -275,13 +253,17 @@ def require(decision: Decision, uri: SkillUri, origin: Origin) -> Grants:
     """The grants of a skill that may be loaded; raises `ApprovalRequired` for any other decision."""
     if isinstance(decision, Allowed):
         return decision.grants
-    changes = decision.changes
     if isinstance(decision, Denied) and decision.refusal is not None:
-        raise PolicyRefused(
-            f"{shown_uri(uri)} from {origin} {decision.message}", origin=origin.label, uri=uri
-        )
-    raise ApprovalRequired(
-        f"{shown_uri(uri)} from {origin} {_sentence(decision)}",
+        message = f"{shown_uri(uri)} from {origin} {decision.message}"
+        raise PolicyRefused(message, origin=origin.label, uri=uri)
+    raise approval_error(decision, uri, origin)
+
+
+def approval_error(decision: Ask | Denied, uri: SkillUri, origin: Origin) -> ApprovalRequired:
+    """The error for a skill that may not be loaded as it is."""
+    changes = decision.changes
+    return ApprovalRequired(
+        f"{shown_uri(uri)} from {origin} {decision.message}",
         reason=decision.reason,
         origin=origin.label,
         uri=uri,
@@ -296,12 +278,6 @@ def is_outdated(approval: Approval | None, origin: Origin, entry: SkillEntry) ->
     if approval is None or (entry.is_dynamic and not approval.bound):
         return False  # Whether it fits what a dynamic skill has now is seen when that is read.
     return coverage(approval, origin, entry) is Coverage.OTHER
-
-
-def _refused(skill: AdmissionRequest, refusal: Refusal) -> Denied:
-    return Denied(
-        skill.approval_mode, Reason.DENIED, message=f"is refused: {refusal.message}", refusal=refusal
-    )
 
 
 def _team_grants(team: Iterable[tuple[str, TeamApproval]]) -> Grants:
@@ -337,46 +313,13 @@ def _objection(skill: AdmissionRequest) -> tuple[Reason, tuple[FileChange, ...]]
     return Reason.NEW, ()
 
 
-def missing_publisher(skill: AdmissionRequest) -> str:
-    """Which required publisher did not sign the skill, and why; empty if all signed exactly its files."""
+def _missing_publisher(skill: AdmissionRequest) -> NotSignedBy | None:
+    """Which required publisher did not sign the skill; `None` if all signed exactly its files."""
     for name in skill.require:
         verdict = skill.signature
         if verdict is None or not verdict.is_signed or verdict.publisher != name:
-            found = "its signature has not been checked" if verdict is None else f"the skill is {verdict}"
-            return (
-                f"is refused: the publisher {name} is required, and {found}; "
-                "ask its operator for a signed one"
-            )
-    return ""
-
-
-def _sentence(decision: Ask | Denied) -> str:
-    if isinstance(decision, Denied) and decision.message:
-        return decision.message
-    signer = f" and {decision.signer_change}" if isinstance(decision, Ask) and decision.signer_change else ""
-    if decision.reason is Reason.SIGNER:
-        how = signer.removeprefix(" and ") or "has another signer"
-        return f"changed: it {how}: {_next_step(decision)}"
-    return f"{_reason(decision.reason, decision.changes)}{signer}: {_next_step(decision)}"
-
-
-def _reason(reason: Reason, changes: tuple[FileChange, ...]) -> str:
-    if reason is Reason.CHANGED:
-        counts = {kind: sum(change.kind is kind for change in changes) for kind in ChangeKind}
-        counted = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-        return f"changed since it was approved ({counted or 'now with a fixed list of files'})"
-    return {
-        Reason.NEW: "is not approved",
-        Reason.UNBINDABLE: "is not approved and comes without digests, so only what was seen can be approved",
-        Reason.DENIED: "is refused",
-    }[reason]
-
-
-def _next_step(decision: Ask | Denied) -> str:
-    if isinstance(decision, Ask):
-        return "review it and approve it"
-    way_out = "to load it" if decision.approval_mode is ApprovalMode.NEVER else "or approve the skill"
-    return f"the approval mode of its server is {decision.approval_mode}; change that {way_out}"
+            return NotSignedBy(name, verdict)
+    return None
 
 
 def _uris(changes: tuple[FileChange, ...], kind: ChangeKind) -> tuple[SkillUri, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -152,15 +152,6 @@ class Patterns:
                     self._recent = expression
                     return text
         return None
-
-    def candidates(self, names: Sequence[str]) -> Patterns:
-        """Those of the patterns that may match one of many names: most of a long list match none of them."""
-        every = "\n".join(names)
-        plain = self._folded(every)
-        if plain is None:
-            return self
-        texts = [text for text, literal, _ in self._each if literal in plain]
-        return Patterns(texts, ignore_case=self._ignore_case)
 
     def _may_match(self, plain: str | None) -> bool:
         return plain is None or plain.startswith(self._heads) or any(map(plain.__contains__, self._parts))

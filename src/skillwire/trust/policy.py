@@ -16,7 +16,7 @@ what it would refuse is only reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
@@ -212,6 +212,11 @@ class Policy:
         """The same layers as far as they decide without a scan."""
         return Policy(tuple(replace(layer, scanners=()) for layer in self.given))
 
+    @cached_property
+    def without_publishers(self) -> Policy:
+        """The same layers as far as they decide whoever signed a skill."""
+        return Policy(tuple(replace(layer, publishers=_not_required(layer)) for layer in self.given))
+
     @property
     def publishers(self) -> tuple[PolicyPublisher, ...]:
         return tuple(one for layer in self.layers for one in layer.publishers)
@@ -224,35 +229,6 @@ class Policy:
         judged = (judge(layer, subject, approvals=approvals) for layer in self.enforced)
         found = [one for one in judged if one is not None]
         return min(found, key=_rank) if found else None
-
-    def may_refuse(self, subjects: Sequence[Subject]) -> list[bool]:
-        """Whether each of many skills has to be judged. It is false only where `refusal` is `None`, and much
-        faster to see than that."""
-        doubtful = [False] * len(subjects)
-        paths = [_skill_path(subject.entry) for subject in subjects]
-        for layer in self.enforced:
-            signed = any(one.require.texts for one in layer.publishers)
-            if layer.problem or layer.by or layer.scanners or signed:
-                return [True] * len(subjects)
-            if layer.registries:
-                names = [subject.names(layer) for subject in subjects]
-            else:
-                names = [
-                    [f"{source}/{path}" for source in subject.sources]
-                    for subject, path in zip(subjects, paths, strict=True)
-                ]
-            deny = layer.deny.candidates([name for some in names for name in some])
-            # A pattern that matches a place matches everything in it.
-            allow = layer.allow
-            whole = {one for one in {s.sources for s in subjects} if allow is None or allow.matches(one)}
-            for number, subject in enumerate(subjects):
-                if (
-                    (deny.texts and deny.matches(names[number]))
-                    or subject.sources not in whole
-                    or (layer.revoked and _revoked_digest(layer.revoked, subject))
-                ):
-                    doubtful[number] = True
-        return doubtful
 
     def reported(self, subject: Subject) -> tuple[Refusal, ...]:
         """Return the refusals of the layers that only report."""
@@ -289,6 +265,11 @@ class Policy:
 
 
 NO_POLICY: Final = Policy()
+
+
+def _not_required(layer: PolicyLayer) -> tuple[PolicyPublisher, ...]:
+    """The publishers of a layer, who may still approve skills."""
+    return tuple(replace(one, require=NOTHING) for one in layer.publishers)
 
 
 def _layer_rank(layer: PolicyLayer) -> tuple[int, str, str]:
@@ -491,6 +472,3 @@ def _skill_path(entry: SkillEntry) -> str:
         return root.partition("://")[2]
     parts = split_uri(root)
     return "/".join((parts.authority, *parts.segments))
-
-
-# Names of sources

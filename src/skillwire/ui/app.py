@@ -78,7 +78,7 @@ class ReviewActions:
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
         digest = visit.form.get("digest", "")
-        item = self._overview.item(self._host.admin.review(skill, caller=visit.caller), visit.caller)
+        item = self._overview.item(self._host.decide.review(skill, caller=visit.caller), visit.caller)
         if item.review_reasons and not visit.session.has_opened(digest):
             raise ApprovalRequired(
                 f"{skill.handle} is not approved: open it first ({', '.join(item.review_reasons)})",
@@ -86,7 +86,7 @@ class ReviewActions:
                 origin=label,
                 uri=uri,
             )
-        await self._host.admin.approve(
+        await self._host.decide.approve(
             uri,
             digest=digest,
             grants=_grants(visit),
@@ -101,7 +101,7 @@ class ReviewActions:
         """Decline exactly the files that the form was shown with."""
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
-        await self._host.admin.decline(
+        await self._host.decide.decline(
             uri, digest=visit.form.get("digest", ""), server=label, how=f"declined {HOW}", caller=visit.caller
         )
         return self._done(visit, Notice(f"{skill.handle} is declined.", undo={"on": label, "uri": uri}))
@@ -117,7 +117,7 @@ class ReviewActions:
             if item is None:
                 continue  # It was decided meanwhile.
             try:
-                await self._host.admin.decline(
+                await self._host.decide.decline(
                     item.uri, digest=digest, server=item.label, how=f"declined {HOW}"
                 )
                 declined += 1
@@ -130,13 +130,13 @@ class ReviewActions:
         """Undo a decision."""
         label, uri = _named(visit)
         skill = await self._host.find(uri, server=label)
-        await self._host.admin.revoke(uri, server=label, caller=visit.caller)
+        await self._host.decide.revoke(uri, server=label, caller=visit.caller)
         return self._done(visit, Notice(f"The decision about {skill.handle} is undone."))
 
     async def reconnect(self, visit: Visit) -> Response:
         """Connect to a server again, or list it again."""
         label = visit.form.get("label", "")
-        await self._host.admin.reconnect(label)
+        await self._host.places.reconnect(label)
         return self._done(visit, Notice(f"{label} was listed again."))
 
     async def check(self, visit: Visit) -> Response:

@@ -525,7 +525,7 @@ class SkillScans:
 
     def known(self, review: SkillReview) -> tuple[Scan, ...] | None:
         """The findings of every scanner of the policy; `None` if one has not scanned the skill yet."""
-        candidate = self._host.feed.candidate(review.skill)
+        candidate = self._host.decide.facts(review.skill)
         known = candidate.scans or {}
         if review.digest in self._failed:
             return (Scan(scanner="scanners", problem=self._failed[review.digest]),)
@@ -547,7 +547,7 @@ class SkillScans:
         while self._waiting:
             digest, review = self._waiting.popitem()
             try:
-                await self._host.admin.scan(review.skill)
+                await self._host.decide.scan(review.skill)
             except SkillwireError as error:
                 self._failed[digest] = str(error)
             done, self._done = self._done, anyio.Event()

@@ -17,9 +17,9 @@ import anyio
 from markupsafe import Markup
 
 from skillwire.consent import State
-from skillwire.consent.ask import UNCHECKED
+from skillwire.consent.states import UNCHECKED
 from skillwire.errors import SkillwireError
-from skillwire.host import SkillReview, scan_revision
+from skillwire.host import SkillReview
 from skillwire.install.lock import is_script
 from skillwire.limits import MIB
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
@@ -427,21 +427,21 @@ class Overview:
 
     def reviews(self) -> tuple[SkillReview, ...]:
         """Every skill with its approval status, local ones first."""
-        skills, approvals = self._host.skills(disabled=True), self._host.admin.approvals.revision
+        skills, approvals = self._host.skills(disabled=True), self._host.consent.revision
         revisions = (
             approvals,
-            self._host.admin.signature_revision,
-            self._host.feed.policy_revision,
-            scan_revision(),
+            self._host.signatures.revision,
+            self._host.rules.revision,
+            self._host.decide.scans.revision,
         )
         if skills is not self._skills or revisions != self._revisions:
-            self._reviews = tuple(self._host.admin.review(skill) for skill in skills)
+            self._reviews = tuple(self._host.decide.review(skill) for skill in skills)
             self._skills, self._revisions = skills, revisions
         return self._reviews
 
     async def prepare(self) -> None:
         """Check the signatures without which a state would not be true: those of origins that require one."""
-        await self._host.admin.check_signatures()
+        await self._host.signatures.check_all()
 
     def ask(self, label: str, uri: str, caller: str) -> None:
         """Record that a caller of a gateway asked for a skill."""
@@ -472,12 +472,12 @@ class Overview:
 
     def item(self, review: SkillReview, caller: str = "") -> SkillItem:
         """A skill as a page shows it, to the user or to a caller of a gateway."""
-        skill, admin = review.skill, self._host.admin
-        shown = admin.approvals.record(admin.approvals.key(skill.origin, skill.uri, caller)).shown
+        skill, consent = review.skill, self._host.consent
+        shown = consent.record(consent.key(skill.origin, skill.uri, caller)).shown
         before = requested_tools(shown.frontmatter.get("allowed-tools")) if shown is not None else ()
         return SkillItem(
             review,
-            admin.known_signature(skill),
+            self._host.signatures.known(skill),
             self.asked_by(review),
             hidden=self._hidden.get(review.digest or ""),
             new_tools=tuple(tool for tool in review.requested_tools if tool not in before),
@@ -524,7 +524,7 @@ class Overview:
         for resource in entry.resources:
             path = "/".join(path_below(resource.uri, root))
             try:
-                file = await self._host.admin.preview(skill.uri, path, server=skill.origin.label)
+                file = await self._host.files.preview(skill.uri, path, server=skill.origin.label)
             except SkillwireError:
                 return -1
             found += sum(len(run) for run, is_hidden in split_hidden(file.text or "") if is_hidden)
@@ -538,16 +538,16 @@ class Overview:
         return self._signers[2] if self._signers[2] != [NOT_SIGNED] else []
 
     def signer_of(self, review: SkillReview) -> str:
-        verdict = self._host.admin.known_signature(review.skill)
+        verdict = self._host.signatures.known(review.skill)
         if verdict is None:
             return "not checked"
         return verdict.publisher if verdict.is_signed else _SIGNER_WORDS.get(verdict.state, "not valid")
 
     async def check_signatures(self) -> None:
         """Check the signatures that have not been checked yet; one small file each."""
-        admin = self._host.admin
-        unknown = [one.skill for one in self.reviews() if admin.known_signature(one.skill) is None]
-        await admin.check_signatures(unknown[:_MOST_SIGNATURES])
+        signatures = self._host.signatures
+        unknown = [one.skill for one in self.reviews() if signatures.known(one.skill) is None]
+        await signatures.check_all(unknown[:_MOST_SIGNATURES])
         self.checked += bool(unknown)
 
     def origins(self) -> list[str]:

@@ -137,8 +137,8 @@ class Pages:
         )
         files = paged(item.files, visit.number("files"), _FILE_ROWS)
         path = file.path if file else wanted
-        history = await self._host.admin.history(item.review.skill, caller=visit.caller)
-        servers = {state.label: state for state in self._host.admin.servers()}
+        history = await self._host.decide.history(item.review.skill, caller=visit.caller)
+        servers = {state.label: state for state in self._host.places.servers()}
         server = None if item.review.skill.origin.is_local else servers.get(item.label)
         entry = item.review.skill.entry
         return self._layout.render(
@@ -189,7 +189,7 @@ class Pages:
         if chosen:
             comparison = await self._compare_with_kept(item, chosen)
         elif has_approval:
-            comparison = await self._host.admin.compare(item.review)
+            comparison = await self._host.decide.compare(item.review)
         else:
             raise SkillNotFound(f"{item.handle} was never approved: there is nothing to compare with")
         files = await to_thread.run_sync(lambda: show_comparison(comparison, split=split))
@@ -237,20 +237,20 @@ class Pages:
             (one for one in self._host.skills(disabled=True) if (one.uri, one.origin.label) == (uri, label)),
             None,
         ) or await self._host.find(uri, server=label or None)
-        self._host.admin.follow(skill)
+        self._host.following.show(skill)
         # First who signed it: what its approval status is depends on that.
-        await self._host.admin.signature(skill)
-        review = self._host.admin.review(skill, caller=visit.caller)
+        await self._host.signatures.check(skill)
+        review = self._host.decide.review(skill, caller=visit.caller)
         if review.waits:
             await self._overview.request_texts([review])
         await self._overview.scans.request(review)
-        review = self._host.admin.review(skill, caller=visit.caller)
+        review = self._host.decide.review(skill, caller=visit.caller)
         return self._overview.item(review, visit.caller)
 
     async def _read(self, item: SkillItem, path: str) -> tuple[VerifiedFile | None, str]:
         """A verified file to show, or why it cannot be shown."""
         try:
-            return await self._host.admin.preview(item.uri, path, server=item.label), ""
+            return await self._host.files.preview(item.uri, path, server=item.label), ""
         except SkillNotFound:
             raise
         except SkillwireError as error:
@@ -263,7 +263,7 @@ class Pages:
         left_out: dict[object, list[str]] = {}
         for problem in self._host.log.left_out():
             left_out.setdefault(problem.origin, []).append(problem.message)
-        states = self._host.admin.servers()
+        states = self._host.places.servers()
         known = {state.origin for state in states}
         directories = sorted({*counts, *(problem.origin for problem in self._host.log.left_out())} - known)
         return self._layout.render(

@@ -243,7 +243,7 @@ class Live:
         self._host = host
         self._event = anyio.Event()
         self._closed = False
-        host.admin.watch(self.changed)
+        host.log.on_change(self.changed)
         self.revision = 1
         self.streams = 0
 

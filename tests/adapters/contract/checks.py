@@ -113,7 +113,7 @@ async def test_the_user_is_asked_in_the_frameworks_own_way(driver: Driver, tmp_p
         assert question["skill"] == "refunds"
         assert question["server"] == "shop"
         assert "Load the skill refunds from the MCP server shop?" in question["question"]
-        assert host.admin.status(skill).state == "approved"
+        assert host.decide.status(skill).state == "approved"
         assert "Ask for the receipt." in script.results[0]
         # The answer is kept: nobody is asked about the same files again.
         again = Script([LOAD, "done"])
@@ -199,7 +199,7 @@ async def test_a_revoked_skill_is_refused(driver: Driver, tmp_path: Path) -> Non
     first, second = Script([LOAD, "done"]), Script([LOAD, READ, "done"])
     async with opened(tmp_path, shop=shop(), host_options={"ask": ask}) as host:
         await driver.run(host, first)
-        assert await host.admin.revoke("refunds")
+        assert await host.decide.revoke("refunds")
         assert await driver.run(host, second) == "done"
         assert "refunds" not in {one.handle for one in host.active()}
     assert "Ask for the receipt." in first.results[0]
