@@ -261,7 +261,7 @@ GROUPS = (
     ),
     Group(
         "signed-approvals",
-        "consent/record.py",
+        "consent/export.py",
         "tests/host/test_policies.py",
         (('    return {_SIGNED: digest_of(text.encode("ascii"))}', '    return {_SIGNED: digest_of(b"")}'),),
     ),
@@ -1455,6 +1455,13 @@ GROUPS = (
             ("    if not approval.resources:\n", "    if False:\n"),
             ("if record.last != before.last or record.last.decision", "if record.last.decision"),
             ("    return replace(by, signer=record.signer)", "    return by"),
+        ),
+    ),
+    Group(
+        "consent-export",
+        "consent/export.py",
+        "tests/consent/test_records.py",
+        (
             ('execute_code=document["execute_code"] is True', 'execute_code=bool(document["execute_code"])'),
             (' or record.last.digest != document["digest"]:', ":"),
             ("entry.uri != key.uri or ", ""),
@@ -1463,22 +1470,30 @@ GROUPS = (
     Group(
         "consent-store",
         "consent/store.py",
-        "tests/consent/test_records.py tests/consent/test_store.py::TestSqliteConsent",
+        "tests/consent/test_records.py tests/consent/test_unwritten.py "
+        "tests/consent/test_store.py::TestSqliteConsent",
         (
             ("return Key(self.identity(origin), uri, caller)", "return Key(self.identity(origin), uri)"),
             ("return self._identities.get(origin) or by_label(origin)", "return by_label(origin)"),
             ("{DIRECTORY if origin.is_local else _LABEL}", "{_LABEL}"),
-            ("            if self._records.pop(key, None) is not None:\n", "            if False:\n"),
+            ("        elif self._records.pop(record.key, None) is None:\n", "        else:\n"),
             ("            and caller in (None, record.key.caller)\n", ""),
             ("resources=approval.resources | before.resources", "resources=before.resources"),
             (
                 "        self._of_session.pop(key, None)\n"
-                "        await self._update({key: partial(transitions.declined",
-                "        await self._update({key: partial(transitions.declined",
+                "        await self._withdraw(key, partial(transitions.declined",
+                "        await self._withdraw(key, partial(transitions.declined",
             ),
             ("taken_back = self._of_session.pop(key, None) is not None", "taken_back = False"),
-            ("            self._records[key] = after\n", ""),
-            (" or (known is not None and ended is not None and record.last == ended.last):", ":"),
+            ("        self._records[key] = after\n", ""),
+            ("held.applied(stored) if held is not None else stored", "stored"),
+            ("_after(held[key].applied, change) if key in held else change", "change"),
+            ("            self._hold(before, change(before))\n", ""),
+            (" if stored.last == self.before else stored", ""),
+            (
+                "        self._stamp, stored = await",
+                "        self._stamp = self._backend.stamp()\n        _, stored = await",
+            ),
             (
                 "            del self._records[key]\n            self.revision += 1\n        for record",
                 "            self.revision += 1\n        for record",
@@ -1499,9 +1514,9 @@ GROUPS = (
             ("        if not stat.S_ISREG(mode):\n", "        if False:\n"),
             (
                 "            if _fault(error, self._path) is not _Fault.DAMAGED:\n"
-                "                raise self._failure(_words(error, self._path)) from None\n"
-                "        except OSError",
-                "            pass\n        except OSError",
+                "                raise self._failure(error) from None\n"
+                "        self._set_aside",
+                "            pass\n        self._set_aside",
             ),
             ("            if _size(self._beside(_JOURNAL)):\n", "            if False:\n"),
         ),

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from skillwire.consent.ask import require_person as require_person
     from skillwire.consent.ask import single_file as single_file
     from skillwire.consent.ask import status_of as status_of
+    from skillwire.consent.export import approvals_signature as approvals_signature
+    from skillwire.consent.export import exported as exported
+    from skillwire.consent.export import imported as imported
+    from skillwire.consent.export import sign_approvals as sign_approvals
     from skillwire.consent.record import DIRECTORY as DIRECTORY
     from skillwire.consent.record import Change as Change
     from skillwire.consent.record import ConsentBackend as ConsentBackend
@@ -32,11 +36,7 @@ if TYPE_CHECKING:
     from skillwire.consent.record import Decision as Decision
     from skillwire.consent.record import Key as Key
     from skillwire.consent.record import Record as Record
-    from skillwire.consent.record import approvals_signature as approvals_signature
     from skillwire.consent.record import consider as consider
-    from skillwire.consent.record import exported as exported
-    from skillwire.consent.record import imported as imported
-    from skillwire.consent.record import sign_approvals as sign_approvals
     from skillwire.consent.sqlite import SqliteConsent as SqliteConsent
     from skillwire.consent.store import ConsentStore as ConsentStore
 
@@ -48,10 +48,8 @@ export(
             "PersonTerminal ScopedCallback State covered_files file_lines forget_typed_ahead "
             "open_terminal read_line require_person single_file status_of"
         ),
-        "record": (
-            "DIRECTORY Change ConsentBackend Decided Decision Key Record approvals_signature consider "
-            "exported imported sign_approvals"
-        ),
+        "export": "approvals_signature exported imported sign_approvals",
+        "record": "DIRECTORY Change ConsentBackend Decided Decision Key Record consider",
         "sqlite": "SqliteConsent",
         "store": "ConsentStore",
     },
