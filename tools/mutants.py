@@ -368,7 +368,7 @@ GROUPS = (
     ),
     Group(
         "registry-revocations",
-        "registry/endpoints.py",
+        "registry/revocations.py",
         "tests/registry/test_revocations.py -k 'signature or published or taken_back'",
         (
             ("            if serial != last + 1:\n", "            if False:\n"),
@@ -442,13 +442,29 @@ GROUPS = (
         ),
     ),
     Group(
+        "registry-accept",
+        "registry/publishing.py",
+        "tests/registry/test_app.py tests/registry/test_commands.py",
+        (
+            ("        if not caller.may(Role.READ, namespace):\n", "        if False:\n"),
+            ("        if not caller.may(Role.PUBLISH, namespace):\n", "        if False:\n"),
+            (", listed={file.digest for file in draft.files}, by=by)", ", by=by)"),
+        ),
+    ),
+    Group(
+        "registry-administration",
+        "registry/administration.py",
+        "tests/registry/test_commands.py tests/registry/test_revocations.py",
+        (
+            ("        if not caller.may(Role.ADMIN, where):\n", "        if False:\n"),
+            ("        return namespace if isinstance(namespace, str) else ALL\n", "        return ALL\n"),
+        ),
+    ),
+    Group(
         "registry-app",
         "registry/app.py",
         "tests/registry/test_app.py tests/server/test_frontend.py",
         (
-            ("if not caller.may(Role.READ, draft.namespace):", "if False:"),
-            ("if not caller.may(Role.PUBLISH, draft.namespace):", "if False:"),
-            ("contents, listed=listed, by=caller.name)", "contents, by=caller.name)"),
             ("if not length.isdigit() or int(length) > most:", "if False:"),
             ("view_of=lambda caller, _headers: caller.view", "view_of=lambda caller, _headers: View()"),
             ("if any(not caller.view.has(namespace) for", "if any(False for"),
