@@ -101,24 +101,24 @@ def scan_draft(draft: Publication, read: Callable[[], Mapping[str, bytes]]) -> N
     run_scanners(policy, [one for one in policy.scanners if one.key in policy.thresholds], files)
 
 
-def check_policy(draft: Publication, name: str, bundle: bytes | None) -> None:
-    """Raise `PolicyRefused` for a version that the policy of this machine does not let be published."""
+def signature_of(draft: Publication, bundle: bytes | None) -> SignatureVerdict | None:
+    """Who signed a version, according to the policy of this machine; `None` without one."""
     loaded = current_policy()
-    if loaded.policy.given:
-        files = {file.path: file.digest for file in draft.files}
-        signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
-        _admit(draft, name, loaded.policy, signature)
+    if not loaded.policy.given:
+        return None
+    files = {file.path: file.digest for file in draft.files}
+    return check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
 
 
-def check_revoked(draft: Publication, name: str, revoked: Mapping[str, str]) -> None:
-    """Raise `PolicyRefused` for a version that has one of these digests, each with its reason."""
+def check_policy(
+    draft: Publication, name: str, signature: SignatureVerdict | None, revoked: Mapping[str, str]
+) -> None:
+    """Raise `PolicyRefused` for a version that the policy of this machine does not let be published, or that
+    has one of the revoked digests, each with its reason."""
+    layers = current_policy().policy.given
     if revoked:
-        layer = PolicyLayer(kind=LayerKind.MACHINE, place="", name="of this registry", revoked=revoked)
-        _admit(draft, name, Policy((layer,)))
-
-
-def _admit(draft: Publication, name: str, policy: Policy, signature: SignatureVerdict | None = None) -> None:
-    entry = _entry(draft, name)
+        layers += (PolicyLayer(kind=LayerKind.MACHINE, place="", name="of this registry", revoked=revoked),)
+    entry, policy = _entry(draft, name), Policy(layers)
     origin, source = Origin.mcp("registry"), f"registry:{OWN_REGISTRY}"
     candidate = AdmissionRequest(
         origin=origin,

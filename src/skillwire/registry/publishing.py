@@ -36,12 +36,12 @@ from skillwire.registry.publications import (
     UploadRow,
     VersionRow,
     check_policy,
-    check_revoked,
     checked_channel,
     checked_namespace,
     refused,
     revoked_error,
     scan_draft,
+    signature_of,
 )
 from skillwire.registry.queries import counted_text
 from skillwire.registry.revocations import revoked_digests
@@ -173,7 +173,7 @@ class Publishing:
             skill_md = self._data(connection, draft, SKILL_FILE) or b""
             frontmatter = self._checked(connection, draft, skill_md)
             name = str(frontmatter["name"])
-            check_policy(draft, name, self._data(connection, draft, SIGNATURE_FILE))
+            signature = signature_of(draft, self._data(connection, draft, SIGNATURE_FILE))
             new = _NewVersion(
                 draft=draft,
                 frontmatter=frontmatter,
@@ -185,7 +185,7 @@ class Publishing:
             self._store.take_turn(connection)
             _require_files(connection, draft, by)  # Nothing is deleted from here on, and nothing revoked.
             digests = [draft.set_digest, *(file.digest for file in draft.files)]
-            check_revoked(draft, name, revoked_digests(connection, digests))
+            check_policy(draft, name, signature, revoked_digests(connection, digests))
             skill = _skill_id(connection, draft.namespace, name)
             version = self._same_version(connection, skill, name, draft)
             is_new = version is None
