@@ -386,7 +386,7 @@ GROUPS = (
         "registry/publishing.py",
         "tests/registry/test_revocations.py -k published",
         (
-            ("check_revoked(draft, name, revoked_digests(connection, digests))", "pass"),
+            ("signature, revoked_digests(connection, digests))", "signature, {})"),
             ("            if row.revoked is not None:\n", "            if False:\n"),
         ),
     ),
@@ -945,13 +945,17 @@ GROUPS = (
     Group(
         "install-signers",
         "install/installer.py",
-        "tests/install/test_signers.py",
+        "tests/install/test_signers.py tests/install/test_decisions.py",
         (
             ("or confirms_signer(skill.signer, actual):", "or True:"),
-            ("        if refusal := self.upstream.refusal(stored):\n", "        if refusal := None:\n"),
-            ("self.upstream.publishers_for(skill) or current", "current"),
-            ("            elif failure := self._untrusted(skill):\n", "            elif failure := None:\n"),
-            ("                failure := self._untrusted(skill) or", "                failure := "),
+            ("if refusal := self._rules.refusal(candidate, before_scan=before_scan):", "if refusal := None:"),
+            ("if failure := self._failure(skill, candidate, before_scan=", "if failure := None and bool("),
+            (
+                "if skill.name not in absent and (failure := await self._stored_failure(skill)):",
+                "if failure := None:",
+            ),
+            ("if refusal := rules.refusal(candidate, before_scan=True):", "if refusal := None:"),
+            ("{candidate.name: rules.refusal(candidate) for", "{candidate.name: None for"),
         ),
     ),
     Group(
@@ -959,14 +963,14 @@ GROUPS = (
         "install/installer.py",
         "tests/cli/test_policy.py",
         (
+            ("await self._rules.scan(stored) if self._rules.scans else stored)", "stored)"),
+            ("        if is_scanned_first:\n            self._un", "        if False:\n            self._un"),
             (
-                "                failure := self._untrusted(skill) or await self._unclean(skill)\n",
-                "                failure := self._untrusted(skill)\n",
+                "        for skill in self._unscanned:\n"
+                "            if failure := await self._stored_failure(skill):\n",
+                "        for skill in self._unscanned:\n            if failure := None:\n",
             ),
-            (
-                "            if failure := self._untrusted(skill) or await self._unclean(skill):\n",
-                "            if failure := self._untrusted(skill):\n",
-            ),
+            ("if rules.scans and (failure := rules.refusal(candidate)):", "if failure := None:"),
         ),
     ),
     Group(
@@ -976,16 +980,13 @@ GROUPS = (
         (("and not signer_change(pinned.signer, candidate.signer)", ""),),
     ),
     Group(
-        "upstream",
-        "install/fetcher.py",
+        "install-rules",
+        "install/decide.py",
         "tests/install/test_signers.py",
         (
-            (
-                "require=tuple(self.publishers_for(skill))",
-                "require=()",
-            ),
+            ("require=tuple(self.required_publishers(skill))", "require=()"),
+            ("self.required_publishers(skill) or self.policy", "self.policy"),
             ("        if not isinstance(decision, Denied):\n", "        if True:\n"),
-            ("elif refusal := self.refusal(candidate):", "elif refusal := None:"),
             ("places |= {path, *map(str, Path(path).parents)}", "places |= {path}"),
             ("return {path, from_root, os.path.realpath(from_root)}", "return {path, from_root}"),
             (
@@ -1120,7 +1121,7 @@ GROUPS = (
         "install/installer.py",
         "tests/install/test_installer.py tests/install/test_servers.py",
         (
-            ("            if candidate.name not in grants:\n", "            if False:\n"),
+            ("            if name not in grants:\n", "            if False:\n"),
             ("            elif missing:\n", "            elif False:\n"),
             ("if step.name not in left or not step.changes", "if True"),
         ),
@@ -1145,6 +1146,7 @@ GROUPS = (
                 "                if digest != skill.digest:\n",
                 "                if False:\n",
             ),
+            ("            if wanted == skill.digest:\n", "            if True:\n"),
         ),
     ),
     Group(
@@ -1335,12 +1337,9 @@ GROUPS = (
         "cli/install.py",
         "tests/cli/test_install.py",
         (
-            ("if digests.get(one.skill.source, one.skill.digest) != one.skill.digest", "if False"),
-            ("        if yes or await ask_about(screen, question, candidates):\n", "        if True:\n"),
-            (
-                "        if not yes and not can_ask():\n",
-                "        yes = yes or not can_ask()\n        if False:\n",
-            ),
+            ("    if not yes and not await ask_about(screen, question, candidates):\n", "    if False:\n"),
+            ("    if not yes and not can_ask():\n", "    yes = yes or not can_ask()\n    if False:\n"),
+            ("        if not is_accepted:\n", "        if False:\n"),
         ),
     ),
     Group(

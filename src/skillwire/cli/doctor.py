@@ -265,16 +265,16 @@ def _refused() -> Iterator[DoctorCheck]:
     """Skills that are installed or pinned, and that the policy refuses now, such as revoked ones."""
     from skillwire.clients import Scope
     from skillwire.host import current_policy
-    from skillwire.install import SkillFetcher, Workspace
+    from skillwire.install import InstallRules, Workspace
 
     if not current_policy().policy.given:
         return
     count = 0
     for scope in (Scope.PROJECT, Scope.USER):
         work = Workspace.open(scope)
-        lock, upstream = work.read_lock(), SkillFetcher(work.places.project)
+        lock, rules = work.read_lock(), InstallRules(work.places.project)
         for skill in lock.skills if lock is not None else ():
-            if words := upstream.locked_words(skill):
+            if words := rules.locked_words(skill):
                 count += 1
                 name = f"{skill.name}{work.option}"
                 advice = (
