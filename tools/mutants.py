@@ -970,7 +970,6 @@ GROUPS = (
                 "            if failure := await self._stored_failure(skill):\n",
                 "        for skill in self._unscanned:\n            if failure := None:\n",
             ),
-            ("if rules.scans and (failure := rules.refusal(candidate)):", "if failure := None:"),
         ),
     ),
     Group(
@@ -1335,7 +1334,7 @@ GROUPS = (
     Group(
         "add-command",
         "cli/install.py",
-        "tests/cli/test_install.py",
+        "tests/install/test_signers.py tests/cli/test_install.py",
         (
             ("    if not yes and not await ask_about(screen, question, candidates):\n", "    if False:\n"),
             ("    if not yes and not can_ask():\n", "    yes = yes or not can_ask()\n    if False:\n"),
