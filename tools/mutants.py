@@ -263,7 +263,7 @@ GROUPS = (
     ),
     Group(
         "signed-approvals",
-        "consent/record.py",
+        "consent/export.py",
         "tests/host/test_policies.py",
         (('    return {_SIGNED: digest_of(text.encode("ascii"))}', '    return {_SIGNED: digest_of(b"")}'),),
     ),
@@ -370,7 +370,7 @@ GROUPS = (
     ),
     Group(
         "registry-revocations",
-        "registry/endpoints.py",
+        "registry/revocations.py",
         "tests/registry/test_revocations.py -k 'signature or published or taken_back'",
         (
             ("            if serial != last + 1:\n", "            if False:\n"),
@@ -388,7 +388,7 @@ GROUPS = (
         "registry/publishing.py",
         "tests/registry/test_revocations.py -k published",
         (
-            ("check_revoked(draft, name, revoked_digests(connection, digests))", "pass"),
+            ("signature, revoked_digests(connection, digests))", "signature, {})"),
             ("            if row.revoked is not None:\n", "            if False:\n"),
         ),
     ),
@@ -432,13 +432,29 @@ GROUPS = (
         ),
     ),
     Group(
+        "registry-accept",
+        "registry/publishing.py",
+        "tests/registry/test_app.py tests/registry/test_commands.py",
+        (
+            ("        if not caller.may(Role.READ, namespace):\n", "        if False:\n"),
+            ("        if not caller.may(Role.PUBLISH, namespace):\n", "        if False:\n"),
+            (", listed={file.digest for file in draft.files}, by=by)", ", by=by)"),
+        ),
+    ),
+    Group(
+        "registry-administration",
+        "registry/administration.py",
+        "tests/registry/test_commands.py tests/registry/test_revocations.py",
+        (
+            ("        if not caller.may(Role.ADMIN, where):\n", "        if False:\n"),
+            ("        return namespace if isinstance(namespace, str) else ALL\n", "        return ALL\n"),
+        ),
+    ),
+    Group(
         "registry-app",
         "registry/app.py",
         "tests/registry/test_app.py tests/server/test_frontend.py",
         (
-            ("if not caller.may(Role.READ, draft.namespace):", "if False:"),
-            ("if not caller.may(Role.PUBLISH, draft.namespace):", "if False:"),
-            ("contents, listed=listed, by=caller.name)", "contents, by=caller.name)"),
             ("if not length.isdigit() or int(length) > most:", "if False:"),
             ("view_of=lambda caller, _headers: caller.view", "view_of=lambda caller, _headers: View()"),
             ("if any(not caller.view.has(namespace) for", "if any(False for"),
@@ -981,13 +997,17 @@ GROUPS = (
     Group(
         "install-signers",
         "install/installer.py",
-        "tests/install/test_signers.py",
+        "tests/install/test_signers.py tests/install/test_decisions.py",
         (
             ("or confirms_signer(skill.signer, actual):", "or True:"),
-            ("        if refusal := self.upstream.refusal(stored):\n", "        if refusal := None:\n"),
-            ("self.upstream.publishers_for(skill)\n            or self", "self"),
-            ("            elif failure := self._untrusted(skill):\n", "            elif failure := None:\n"),
-            ("                failure := self._untrusted(skill) or", "                failure := "),
+            ("if refusal := self._rules.refusal(candidate, before_scan=before_scan):", "if refusal := None:"),
+            ("if failure := self._failure(skill, candidate, before_scan=", "if failure := None and bool("),
+            (
+                "if skill.name not in absent and (failure := await self._stored_failure(skill)):",
+                "if failure := None:",
+            ),
+            ("if refusal := rules.refusal(candidate, before_scan=True):", "if refusal := None:"),
+            ("{candidate.name: rules.refusal(candidate) for", "{candidate.name: None for"),
         ),
     ),
     Group(
@@ -995,13 +1015,12 @@ GROUPS = (
         "install/installer.py",
         "tests/cli/test_policy.py",
         (
+            ("await self._rules.scan(stored) if self._rules.scans else stored)", "stored)"),
+            ("        if is_scanned_first:\n            self._un", "        if False:\n            self._un"),
             (
-                "                failure := self._untrusted(skill) or await self._unclean(skill)\n",
-                "                failure := self._untrusted(skill)\n",
-            ),
-            (
-                "            if failure := self._untrusted(skill) or await self._unclean(skill):\n",
-                "            if failure := self._untrusted(skill):\n",
+                "        for skill in self._unscanned:\n"
+                "            if failure := await self._stored_failure(skill):\n",
+                "        for skill in self._unscanned:\n            if failure := None:\n",
             ),
         ),
     ),
@@ -1012,16 +1031,13 @@ GROUPS = (
         (("and not signer_change(pinned.signer, candidate.signer)", ""),),
     ),
     Group(
-        "upstream",
-        "install/fetcher.py",
+        "install-rules",
+        "install/decide.py",
         "tests/install/test_signers.py",
         (
-            (
-                "require=tuple(self.publishers_for(skill))",
-                "require=()",
-            ),
+            ("require=tuple(self.required_publishers(skill))", "require=()"),
+            ("self.required_publishers(skill) or self.policy", "self.policy"),
             ("        if not isinstance(decision, Denied):\n", "        if True:\n"),
-            ("elif refusal := self.refusal(candidate):", "elif refusal := None:"),
             ("places |= {path, *map(str, Path(path).parents)}", "places |= {path}"),
             ("return {path, from_root, os.path.realpath(from_root)}", "return {path, from_root}"),
             (
@@ -1156,7 +1172,7 @@ GROUPS = (
         "install/installer.py",
         "tests/install/test_installer.py tests/install/test_servers.py",
         (
-            ("            if candidate.name not in grants:\n", "            if False:\n"),
+            ("            if name not in grants:\n", "            if False:\n"),
             ("            elif missing:\n", "            elif False:\n"),
             ("if step.name not in left or not step.changes", "if True"),
         ),
@@ -1181,6 +1197,7 @@ GROUPS = (
                 "                if digest != skill.digest:\n",
                 "                if False:\n",
             ),
+            ("            if wanted == skill.digest:\n", "            if True:\n"),
         ),
     ),
     Group(
@@ -1371,14 +1388,11 @@ GROUPS = (
     Group(
         "add-command",
         "cli/install.py",
-        "tests/cli/test_install.py",
+        "tests/install/test_signers.py tests/cli/test_install.py",
         (
-            ("if digests.get(one.skill.source, one.skill.digest) != one.skill.digest", "if False"),
-            ("        if yes or await ask_about(screen, question, candidates):\n", "        if True:\n"),
-            (
-                "        if not yes and not can_ask():\n",
-                "        yes = yes or not can_ask()\n        if False:\n",
-            ),
+            ("    if not yes and not await ask_about(screen, question, candidates):\n", "    if False:\n"),
+            ("    if not yes and not can_ask():\n", "    yes = yes or not can_ask()\n    if False:\n"),
+            ("        if not is_accepted:\n", "        if False:\n"),
         ),
     ),
     Group(
@@ -1509,6 +1523,13 @@ GROUPS = (
             ("    if not approval.resources:\n", "    if False:\n"),
             ("if record.last != before.last or record.last.decision", "if record.last.decision"),
             ("    return replace(by, signer=record.signer)", "    return by"),
+        ),
+    ),
+    Group(
+        "consent-export",
+        "consent/export.py",
+        "tests/consent/test_records.py",
+        (
             ('execute_code=document["execute_code"] is True', 'execute_code=bool(document["execute_code"])'),
             (' or record.last.digest != document["digest"]:', ":"),
             ("entry.uri != key.uri or ", ""),
@@ -1517,22 +1538,30 @@ GROUPS = (
     Group(
         "consent-store",
         "consent/store.py",
-        "tests/consent/test_records.py tests/consent/test_store.py::TestSqliteConsent",
+        "tests/consent/test_records.py tests/consent/test_unwritten.py "
+        "tests/consent/test_store.py::TestSqliteConsent",
         (
             ("return Key(self.identity(origin), uri, caller)", "return Key(self.identity(origin), uri)"),
             ("return self._identities.get(origin) or by_label(origin)", "return by_label(origin)"),
             ("{DIRECTORY if origin.is_local else _LABEL}", "{_LABEL}"),
-            ("            if self._records.pop(key, None) is not None:\n", "            if False:\n"),
+            ("        elif self._records.pop(record.key, None) is None:\n", "        else:\n"),
             ("            and caller in (None, record.key.caller)\n", ""),
             ("resources=approval.resources | before.resources", "resources=before.resources"),
             (
                 "        self._of_session.pop(key, None)\n"
-                "        await self._update({key: partial(transitions.declined",
-                "        await self._update({key: partial(transitions.declined",
+                "        await self._withdraw(key, partial(transitions.declined",
+                "        await self._withdraw(key, partial(transitions.declined",
             ),
             ("taken_back = self._of_session.pop(key, None) is not None", "taken_back = False"),
-            ("            self._records[key] = after\n", ""),
-            (" or (known is not None and ended is not None and record.last == ended.last):", ":"),
+            ("        self._records[key] = after\n", ""),
+            ("held.applied(stored) if held is not None else stored", "stored"),
+            ("_after(held[key].applied, change) if key in held else change", "change"),
+            ("            self._hold(before, change(before))\n", ""),
+            (" if stored.last == self.before else stored", ""),
+            (
+                "        self._stamp, stored = await",
+                "        self._stamp = self._backend.stamp()\n        _, stored = await",
+            ),
             (
                 "            del self._records[key]\n            self.revision += 1\n        for record",
                 "            self.revision += 1\n        for record",
@@ -1553,9 +1582,9 @@ GROUPS = (
             ("        if not stat.S_ISREG(mode):\n", "        if False:\n"),
             (
                 "            if _fault(error, self._path) is not _Fault.DAMAGED:\n"
-                "                raise self._failure(_words(error, self._path)) from None\n"
-                "        except OSError",
-                "            pass\n        except OSError",
+                "                raise self._failure(error) from None\n"
+                "        self._set_aside",
+                "            pass\n        self._set_aside",
             ),
             ("            if _size(self._beside(_JOURNAL)):\n", "            if False:\n"),
         ),

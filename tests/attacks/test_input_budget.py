@@ -63,7 +63,7 @@ PROGRAM = """
         from skillwire.host.importers.base import parse_text
         parse_text(data.decode(), ".yaml")
     def foreign(data):
-        from skillwire.install.fetcher import parse_foreign_lock
+        from skillwire.install.foreign import parse_foreign_lock
         parse_foreign_lock(data.decode(), "skills-lock.json")
     def signature(data):
         from skillwire.trust.publishers import InvalidSignatureFile, parse_bundle

@@ -21,7 +21,7 @@ from skillwire import SkillServer
 from skillwire.cli import install_setup
 from skillwire.errors import SourceError
 from skillwire.install import StateFiles
-from skillwire.install.fetcher import ForeignSkill
+from skillwire.install.foreign import ForeignSkill
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.skill import parse_set_digest
 from skillwire.sources import SourceReference

@@ -27,7 +27,7 @@ from skillwire.host.config.text import parse_config
 from skillwire.host.importers.base import narrowed, parse_jsonc
 from skillwire.host.importers.readers import client_files
 from skillwire.install import format_lock, parse_lock
-from skillwire.install.fetcher import parse_foreign_lock
+from skillwire.install.foreign import parse_foreign_lock
 from skillwire.net import read_archive
 from skillwire.net.addresses import Reachability, reach_of, redirect_target
 from skillwire.registry.publications import parse_publication

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from skillwire.install import LockedFile, LockedSkill, Pin
+from skillwire.install import Lock, LockedFile, LockedSkill, Pin, Plan, StepResult
+from skillwire.install.apply import write_step
+from skillwire.install.candidates import make_candidate, read_folder
 from skillwire.install.lock import requested_powers
 from skillwire.skill import digest_of, parse_name, set_digest
 
@@ -37,3 +41,27 @@ def locked(
         powers=requested_powers({}, ((path, data, path in executable) for path, data in content.items())),
         targets=targets,
     )
+
+
+def apply(
+    made: Plan,
+    content: Callable[[LockedSkill], Mapping[str, bytes]],
+    *,
+    windows: bool = os.name == "nt",
+) -> tuple[StepResult, ...]:
+    """Carry out the writing steps of a plan."""
+    return tuple(write_step(step, content, windows=windows) for step in made.writes)
+
+
+def lock_folder(folder: Path) -> Lock:
+    """A lock of every skill below a folder, as it is on disk."""
+    skills = [
+        make_candidate(
+            files,
+            source=str(folder),
+            pin=Pin.make("folder", path=(folder / below).as_posix()),
+            expected_name=below.rpartition("/")[2],
+        ).skill
+        for below, files in read_folder(folder).items()
+    ]
+    return Lock().put(*skills)

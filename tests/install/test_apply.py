@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from install.samples import locked, skill_md
+from install.samples import apply, lock_folder, locked, skill_md
 from install.workspaces import tree_of, write_skill
 from skillwire.errors import FormatError, LimitExceeded, SourceError, VerificationError
 from skillwire.install import (
@@ -23,10 +23,9 @@ from skillwire.install import (
     Tree,
     VersionStore,
 )
-from skillwire.install.apply import apply
 from skillwire.install.candidates import read_archive_file, read_folder
 from skillwire.install.plan import plan
-from skillwire.install.state import lock_folder, look_at_all, read_file
+from skillwire.install.state import look_at_all, read_file
 from skillwire.limits import Limits
 from skillwire.skill import digest_of
 

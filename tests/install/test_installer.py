@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from install.samples import skill_md
+from install.samples import apply, lock_folder, skill_md
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillNotFound, SourceError, VerificationError
 from skillwire.install import FetchResult, LockedSkill, Proposal, SkillFetcher, StepKind
-from skillwire.install.apply import STAGING, apply, recover
-from skillwire.install.state import lock_folder
+from skillwire.install.apply import STAGING, recover
 from skillwire.install.workspace import export_skills
 from skillwire.skill.files import portability_problems
 from skillwire.trust import NO_GRANTS, Grants

@@ -13,7 +13,7 @@ from install.samples import locked
 from skillwire.clients import BaseDirectories, Scope, agents, detect_agents, find_agents, shares_canonical
 from skillwire.errors import FormatError, LimitExceeded, SkillNotFound
 from skillwire.install import InstallState, LockedSkill, Pin, Powers
-from skillwire.install.fetcher import ForeignSkill, is_foreign_lock, parse_foreign_lock
+from skillwire.install.foreign import ForeignSkill, is_foreign_lock, parse_foreign_lock
 from skillwire.install.lock import is_script, requested_powers, starts_with_interpreter
 from skillwire.skill import parse_set_digest
 from skillwire.skill.files import clashes, portability_problems, windows_problem

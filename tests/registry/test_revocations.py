@@ -34,10 +34,12 @@ from skillwire.host import ServerConfig, policies
 from skillwire.host.policies import SIGNED_REVOCATIONS, parse_revocations, require_signature
 from skillwire.registry import Access, Publishing, Role, Store, View
 from skillwire.registry import upkeep as backups
-from skillwire.registry.access import Administration
+from skillwire.registry.access import operator
+from skillwire.registry.administration import Administration
 from skillwire.registry.audit import first_broken, read_audit
-from skillwire.registry.endpoints import FEED_PATH, Revocations, next_list
+from skillwire.registry.endpoints import FEED_PATH
 from skillwire.registry.queries import SkillQueries
+from skillwire.registry.revocations import Revocations, next_list
 from skillwire.skill import digest_of, parse_uri
 from skillwire.trust import ApprovalMode
 from waiting import PATIENCE
@@ -50,8 +52,8 @@ SKILL, PINNED = "skill://acme/pdf/SKILL.md", "skill://acme/@1.0.0/pdf/SKILL.md"
 def sign(store: Store, **options: Any) -> dict[str, Any]:
     """Sign what is revoked, as an operator does."""
     administration = Administration(store)
-    arguments, *_ = next_list(administration.run("revocations", {}, by="test"), KEY, **options)
-    return administration.run("revocations-sign", arguments, by="test")
+    arguments, *_ = next_list(administration.run("revocations", {}, caller=operator("test")), KEY, **options)
+    return administration.run("revocations-sign", arguments, caller=operator("test"))
 
 
 def marks(store: Store) -> dict[str, object]:
@@ -243,7 +245,7 @@ def test_a_signature_of_anything_else_than_the_current_list_is_refused(
     publish("pdf")
     administration = Administration(store)
     sign(store)
-    listed = administration.run("revocations", {}, by="test")
+    listed = administration.run("revocations", {}, caller=operator("test"))
     # The signatures of the first three are right: what they are about is not the next list.
     last = {"serial": {"serial": 2}, "earlier serial": {"serial": 0}}.get(lie, {})
     arguments, *_ = next_list({**listed, **last}, KEY, days=-1 if lie == "expired" else 9)
@@ -251,7 +253,7 @@ def test_a_signature_of_anything_else_than_the_current_list_is_refused(
     if lie == "revoked":  # Meanwhile.
         Revocations(store).revoke("acme/pdf", "leaks keys", by="test")
     with pytest.raises((VersionConflict, FormatError)):
-        administration.run("revocations-sign", arguments, by="test")
+        administration.run("revocations-sign", arguments, caller=operator("test"))
     assert Revocations(store).signed().serial == 1
 
 
@@ -280,7 +282,7 @@ def test_a_registry_that_does_not_say_what_is_revoked_gets_no_signature(answer: 
 def test_a_list_that_hosts_would_not_read_is_not_signed(
     store: Store, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skillwire.registry import endpoints as revocations
+    from skillwire.registry import revocations
 
     publish("pdf")
     Revocations(store).revoke("acme/pdf", "leaks keys", by="test")

@@ -26,7 +26,7 @@ from skillwire.errors import (
     VersionConflict,
 )
 from skillwire.limits import DEFAULT_LIMITS
-from skillwire.registry import FileRow, Publishing, Store, View
+from skillwire.registry import FileRow, Publishing, RequiredSigner, Store, View
 from skillwire.registry import upkeep as backups
 from skillwire.registry.audit import first_broken, read_audit
 from skillwire.registry.publications import parse_publication, publication_of
@@ -321,7 +321,7 @@ def test_a_quota_refuses_what_is_too_much_and_keeps_nothing_of_it(store: Store, 
 def test_a_namespace_with_a_signer_takes_only_what_they_signed(store: Store, publish: Publish):
     key = new_key()
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    Publishing(store).set_namespace("acme", signer=("acme-team", public, None), by="test")
+    Publishing(store).set_namespace("acme", signer=RequiredSigner("acme-team", public), by="test")
     description = "Does one thing well. Use when it has to be done."
     digests = {"SKILL.md": digest_of(skill_md("pdf", description))}
     signature = sign_files(digests, name="pdf", key=key)

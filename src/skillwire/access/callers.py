@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from skillwire.access.identity import LOCAL, NAME, BearerIdentity, Caller, Credential, Headers, token_digest
+from skillwire.access.identity import LOCAL, BearerIdentity, Caller, Credential, Headers, token_digest
 from skillwire.documents import DocumentError, read_toml
 from skillwire.errors import FormatError, Issue, SourceError
 from skillwire.files import RereadFile, read_regular, unreadable
@@ -36,6 +36,7 @@ from skillwire.text import shown
 
 OPERATOR: Final = "operator"
 """The word that gives a token of a token file access to the metrics and the health in detail."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
@@ -170,7 +171,7 @@ def parse_tokens(text: str, place: str) -> dict[str, Caller]:
     for number, words in lines:
         where = f"{place}, line {number}"
         is_operator = words[2:] == [OPERATOR]
-        if len(words) not in (2, 3) or (words[2:] and not is_operator) or not NAME.fullmatch(words[0]):
+        if len(words) not in (2, 3) or (words[2:] and not is_operator) or not _NAME.fullmatch(words[0]):
             raise SourceError(
                 f"{where}: write NAME TOKEN, with a name of letters, digits and . _ @ -, "
                 f"or NAME TOKEN {OPERATOR} for one that may read the metrics"
@@ -262,6 +263,7 @@ def _caller(name: str, table: object) -> tuple[str, Caller]:
         issues.append(_issue("operator is not true or false"))
     if issues:
         raise FormatError(issues)
+    _check_name(name)
     labels = _texts(values, "labels")
     return digest, Caller(
         name=name,
@@ -273,6 +275,17 @@ def _caller(name: str, table: object) -> tuple[str, Caller]:
         is_operator=is_operator,
         credential=digest,
     )
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise FormatError(
+            Issue(
+                rule="callers",
+                message=f"{shown(name)!r} is not a name of a caller",
+                fix="use letters, digits, . _ @ and -",
+            )
+        )
 
 
 def _texts(values: Mapping[str, Any], key: str) -> list[str] | None:
@@ -319,7 +332,7 @@ def with_caller(
     import tomlkit
 
     known = {caller.name for caller in parse_callers(text, "the file").values()}
-    Caller(name=name)  # Refuses an invalid name.
+    _check_name(name)
     if name in known and not replace:
         raise SourceError(f"there is a caller {name} already: remove them first, or add --replace")
     document = cast("dict[str, Any]", tomlkit.parse(text))

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 from skillwire.documents import read_json
-from skillwire.errors import FormatError, Issue, LimitExceeded
+from skillwire.errors import LimitExceeded
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import SkillUri, split_uri
 from skillwire.text import redact_url, shown
@@ -85,8 +85,6 @@ Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 LOCAL: Final = ""
 """The name of the one caller of a server without named tokens: the user who started it."""
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-"""The name of a caller."""
 _TOKEN: Final = re.compile(rb"[\x21-\x7e]+")
 _MOST_TOKEN: Final = 16_384
 
@@ -121,16 +119,6 @@ class Caller:
     """Whether they may read the metrics and the health in detail."""
     credential: str = field(default="", repr=False)
     """The digest of what they identified themselves with. With another token, it is another caller."""
-
-    def __post_init__(self) -> None:
-        if self.name and not NAME.fullmatch(self.name):
-            raise FormatError(
-                Issue(
-                    rule="callers",
-                    message=f"{shown(self.name)!r} is not a name of a caller",
-                    fix="use letters, digits, . _ @ and -",
-                )
-            )
 
     def __hash__(self) -> int:
         return hash((self.name, self.credential))

@@ -266,24 +266,25 @@ def _refused() -> Iterator[DoctorCheck]:
     """Skills that are installed or pinned, and that the policy refuses now, such as revoked ones."""
     from skillwire.clients import Scope
     from skillwire.host import PolicyFiles
-    from skillwire.install import SkillFetcher, Workspace
+    from skillwire.install import InstallRules, Workspace
 
-    rules = PolicyFiles()
-    if not rules.current().policy.given:
+    policy_files = PolicyFiles()
+    if not policy_files.current().policy.given:
         return
     count = 0
     for scope in (Scope.PROJECT, Scope.USER):
         work = Workspace.open(scope)
-        lock, upstream = work.read_lock(), SkillFetcher(work.places.project, policy_files=rules)
+        lock = work.read_lock()
+        rules = InstallRules(work.places.project, policy_files=policy_files)
         for skill in lock.skills if lock is not None else ():
-            if words := upstream.locked_words(skill):
+            if words := rules.locked_words(skill):
                 count += 1
                 name = f"{skill.name}{work.option}"
                 advice = (
                     f"run `skillwire remove {name}`, or `skillwire update {name}` if its source has another"
                 )
                 yield DoctorCheck("policy", "problem", f"{skill.name} of {work.lock_file}: {words}", advice)
-    yield from _revoked_approvals(rules.current().policy)
+    yield from _revoked_approvals(policy_files.current().policy)
     if not count:
         yield DoctorCheck("policy", "ok", "the policy refuses nothing that is installed")
 

@@ -16,8 +16,7 @@ from skillwire.cli.install_setup import (
     installs_by_agent,
     nobody_to_ask,
     progress,
-    read_foreign_locks,
-    resolve_sources,
+    read_sources,
     run,
     site_tokens,
     workspace,
@@ -36,18 +35,18 @@ from skillwire.cli.install_view import (
     skill_json,
 )
 from skillwire.cli.output import Screen, counted, info, padded, printable, scan_rows, show_json
-from skillwire.errors import UsageError
+from skillwire.errors import SkillwireError, UsageError
 from skillwire.install import (
+    INSTALLED,
     Candidate,
     FetchFailure,
     Installer,
     InstallReport,
     LockedSkill,
     Proposal,
+    Source,
     Workspace,
-    merge_reports,
 )
-from skillwire.install.sources import INSTALLED
 from skillwire.trust import ALL_GRANTS, Grants, signer_change
 
 if TYPE_CHECKING:
@@ -88,29 +87,28 @@ def add(
     by_agent = not list_only and installs_by_agent(grants=_asks_for_grants(given))
     work = workspace(user=user, copy=copy)
     targets = work.choose_targets(agent_ids or None)
-    named, foreign, unusable = read_foreign_locks(sources)
-    named = resolve_sources(named, options)
+    named, unusable = read_sources(sources, options)
     tokens = site_tokens(named, token_env)
     if installed:
-        named.append(INSTALLED)
+        named.append(Source.parse(INSTALLED))
     tool = installer(work, options, tokens)
 
     async def action() -> None:
         with progress(tool):
             proposal = await tool.propose(named, targets=targets, names=skill or None)
-        proposal = _checked(proposal, foreign)
         failures = [*proposal.failures, *unusable]
         if skill:
             known = {one.name for one in (*proposal.candidates, *proposal.known)}
             failed = {failure.what.rpartition("/")[2] for failure in failures}
-            places = ", ".join(printable(one) for one in (*sources, *(["--installed"] if installed else [])))
+            places = ", ".join(printable(one) for one in (*sources, *([INSTALLED] if installed else [])))
             failures += [_not_there(name, places) for name in skill if name not in known | failed]
         if installed and not given["as_json"] and not (proposal.candidates or proposal.known or failures):
             info("No installed Python package has skills: there is nothing to install.")
         if list_only:
             _list(proposal, failures, as_json=given["as_json"])
             return
-        await _install(tool, proposal, failures, targets, by_agent=by_agent, **given)
+        proposal = replace(proposal, failures=tuple(failures))
+        await _install(tool, proposal, targets, by_agent=by_agent, **given)
 
     run(action())
 
@@ -170,7 +168,7 @@ def update(
     async def action() -> None:
         with progress(tool):
             proposal = await tool.propose_updates(names or None)
-        await _install(tool, proposal, [*proposal.failures], by_agent=by_agent, **given)
+        await _install(tool, proposal, by_agent=by_agent, **given)
 
     run(action())
 
@@ -326,84 +324,82 @@ def remove(*, names: tuple[str, ...], force: bool, user: bool, as_json: bool) ->
 async def _install(
     tool: Installer,
     proposal: Proposal,
-    failures: list[FetchFailure],
     targets: Iterable[str] = (),
     *,
     by_agent: bool,
     **options: Unpack[InstallOptions],
 ) -> None:
-    yes, as_json, allow_signer = options["yes"], options["as_json"], options["allow_signer"]
-    fetched, proposal = proposal, await tool.scan(proposal)
-    failures += proposal.failures[len(fetched.failures) :]
-    asking = not yes and not by_agent
-    given = Grants(allowed_tools=options["allow_tools"], execute_code=options["allow_code"])
+    """Show, ask, install, and report."""
+    yes, as_json, option = options["yes"], options["as_json"], tool.workspace.option
+    proposal = await tool.scan(proposal)
+    failures = proposal.failures
     screen = Screen(errors=True) if yes else person_screen()
-    candidates = proposal.candidates
     if not as_json:
-        for failure in proposal.failures:
+        for failure in failures:
             screen.pairs(scan_rows(failure.scans))
-        _show_proposal(screen, tool, proposal, failures, targets)
-    grants: dict[str, Grants] = {}
-    if candidates:
-        if not yes and not can_ask():
-            if as_json:
-                show_json(
-                    {
-                        "proposed": [skill_json(one.skill) for one in candidates],
-                        "failed": [failure_json(failure) for failure in failures],
-                    }
-                )
-            raise nobody_to_ask(
-                f"{counted(len(candidates), 'skill')} would be installed",
-                _missing_grants(candidates, proposal.before, given),
-            )
-        question = f"Install {'it' if len(candidates) == 1 else f'these {len(candidates)} skills'}?"
-        if yes or await ask_about(screen, question, candidates):
-            for candidate in candidates:
-                before = proposal.before.get(candidate.name)
-                if not allow_signer and not await _accepts_signer(screen, before, candidate, asking=asking):
-                    failures.append(_signer_refused(candidate, tool.workspace.option))
-                    continue
-                powers = before.powers if before is not None else None
-                grants[candidate.name] = await grants_for(screen, candidate, given, powers, asking=asking)
-    known = tuple(one.name for one in proposal.known)
-    forced = [one.name for one in candidates] if options["force"] else ()
-    refused = {failure.what for failure in failures}
-    chosen = [one for one in candidates if one.name not in refused]
-    if chosen and not grants:
-        if as_json:
-            show_json(report_json(InstallReport(current=known), failures))
-        raise nobody_to_ask("not approved") if not can_ask() else _declined()
-    report = InstallReport(current=known)
-    if grants:
-        with progress(tool, "Installing ..."):
-            report = await tool.install(chosen, grants, force=forced)
-    restored = await _restore(tool, known)
-    adopted = [one.name for one in chosen if one.name in report.current]
+        _show_proposal(screen, tool, proposal, targets)
+    forced = [one.name for one in proposal.candidates] if options["force"] else ()
+    with progress(tool, "Installing ...", waits=True) as begin:
+
+        async def decide(proposal: Proposal) -> Mapping[str, Grants | SkillwireError]:
+            answers = await _ask(screen, proposal, option, by_agent=by_agent, **options)
+            begin()
+            return answers
+
+        report = await tool.complete(proposal, decide, force=forced)
+    report = replace(report, failures=tuple(one for one in report.failures if one not in failures))
+    adopted = [one.name for one in proposal.candidates if one.name in report.current]
     if adopted and not as_json:
         found = f"{counted(len(adopted), 'skill')}: {', '.join(adopted)} (the same files were already there)"
         Screen().line(("Pinned ", "green"), found)
-    report = merge_reports(report, restored)
-    shown = report if as_json else replace(report, current=tuple(set(known) & set(report.current)))
-    _show(shown, as_json=as_json, extra=failures, checked=False)
+    current = tuple(name for name in report.current if name not in adopted)
+    printed = report if as_json else replace(report, current=current)
+    _show(printed, as_json=as_json, extra=failures, checked=False)
     if report.installed and not as_json:
         info(readers_line(tool.workspace, targets))
-    conclude(report, failures, also=tool.workspace.option)
-    if known and not as_json and not tool.compare(only=known)[2].is_done:
-        info(f"Not all folders match skillwire.lock: `skillwire sync{tool.workspace.option}` shows which.")
+    conclude(report, failures, also=option)
+    if report.differing and not as_json:
+        info(f"Not all folders match skillwire.lock: `skillwire sync{option}` shows which.")
 
 
-async def _restore(tool: Installer, names: Sequence[str]) -> InstallReport:
-    """Write the folders of pinned skills that are missing, or that are links and should be copies.
-
-    What the user has not approved, or has edited, is left for `skillwire sync`.
-    """
-    if not names:
-        return InstallReport()
-    _, state, made = tool.compare(only=names)
-    left = {skill.name for skill in tool.unaccepted(state, made)} | {step.name for step in made.stopped}
-    writes = sorted({step.name for step in made.writes} - left)
-    return await tool.sync(only=writes) if writes else InstallReport()
+async def _ask(
+    screen: Screen, proposal: Proposal, option: str, *, by_agent: bool, **options: Unpack[InstallOptions]
+) -> Mapping[str, Grants | SkillwireError]:
+    """What the user decides about a proposal that was shown, on the command line or asked now."""
+    yes, as_json = options["yes"], options["as_json"]
+    asking = not yes and not by_agent
+    given = Grants(allowed_tools=options["allow_tools"], execute_code=options["allow_code"])
+    candidates = proposal.candidates
+    if not yes and not can_ask():
+        if as_json:
+            show_json(
+                {
+                    "proposed": [skill_json(one.skill) for one in candidates],
+                    "failed": [failure_json(failure) for failure in proposal.failures],
+                }
+            )
+        raise nobody_to_ask(
+            f"{counted(len(candidates), 'skill')} would be installed",
+            _missing_grants(candidates, proposal.before, given),
+        )
+    question = f"Install {'it' if len(candidates) == 1 else f'these {len(candidates)} skills'}?"
+    if not yes and not await ask_about(screen, question, candidates):
+        if as_json:
+            known = tuple(one.name for one in proposal.known)
+            show_json(report_json(InstallReport(current=known), proposal.failures))
+        raise nobody_to_ask("not approved") if not can_ask() else _declined()
+    answers: dict[str, Grants | SkillwireError] = {}
+    for candidate in candidates:
+        before = proposal.before.get(candidate.name)
+        is_accepted = options["allow_signer"] or await _accepts_signer(
+            screen, before, candidate, asking=asking
+        )
+        if not is_accepted:
+            answers[candidate.name] = _signer_refused(candidate, option)
+            continue
+        powers = before.powers if before is not None else None
+        answers[candidate.name] = await grants_for(screen, candidate, given, powers, asking=asking)
+    return answers
 
 
 def _missing_grants(
@@ -429,23 +425,17 @@ async def _accepts_signer(
     return asking and await ask_yes(screen, f"{candidate.name} {change}. Install it anyway?")
 
 
-def _signer_refused(candidate: Candidate, also: str) -> FetchFailure:
+def _signer_refused(candidate: Candidate, also: str) -> SkillwireError:
     from skillwire.errors import RefusedByPolicy
 
-    words = (
+    return RefusedByPolicy(
         f"{candidate.name}: its signer changed, and that was not accepted; find out why, then run "
         f"`skillwire update{also}` on a terminal, or add --allow-signer"
     )
-    return FetchFailure(candidate.name, RefusedByPolicy(words))
 
 
-def _show_proposal(
-    screen: Screen,
-    tool: Installer,
-    proposal: Proposal,
-    failures: Sequence[FetchFailure],
-    targets: Iterable[str],
-) -> None:
+def _show_proposal(screen: Screen, tool: Installer, proposal: Proposal, targets: Iterable[str]) -> None:
+    failures = proposal.failures
     if proposal.candidates or proposal.known or len(failures) > 1:  # One alone is what the command ends with.
         show_failures(screen, failures)
     for candidate in proposal.candidates:
@@ -486,27 +476,6 @@ def _show(
         show_json(report_json(report, tuple(extra)))
     else:
         show_report(Screen(), report, extra=tuple(extra), checked=checked)
-
-
-def _checked(proposal: Proposal, digests: dict[str, str]) -> Proposal:
-    """Refuse what differs from what another tool's lock file pinned."""
-    from skillwire.install import not_what_is_pinned
-
-    bad = [
-        one
-        for one in proposal.candidates
-        if digests.get(one.skill.source, one.skill.digest) != one.skill.digest
-    ]
-    if not bad:
-        return proposal
-    failures = [
-        FetchFailure(one.name, not_what_is_pinned(one.skill, digests[one.skill.source])) for one in bad
-    ]
-    return replace(
-        proposal,
-        candidates=tuple(one for one in proposal.candidates if one not in bad),
-        failures=(*proposal.failures, *failures),
-    )
 
 
 def _not_there(name: str, places: str) -> FetchFailure:

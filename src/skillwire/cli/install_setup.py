@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,14 +14,15 @@ from skillwire.cli.output import counted, info, is_terminal, printable
 from skillwire.errors import ApprovalRequired, FormatError, SkillwireError, SourceError, UsageError
 from skillwire.files import expand_user
 from skillwire.net import ArchiveFile
-from skillwire.sources import packages_with_skills
+from skillwire.sources import SourceKind, packages_with_skills, parse_reference
 from skillwire.sources.remote import RemoteSource, remote_reference
 
 if TYPE_CHECKING:
     from skillwire.cli.host_options import HostOptions
     from skillwire.cli.output import Screen
-    from skillwire.host import Scans, ServerConfig
-    from skillwire.install import Candidate, FetchFailure, Installer, Powers, StepResult, Workspace
+    from skillwire.host import Scans
+    from skillwire.install import Candidate, FetchFailure, Installer, Powers, Source, StepResult, Workspace
+    from skillwire.skill import SetDigest
     from skillwire.sources import SourceReference
     from skillwire.trust import Grants
 
@@ -68,13 +69,13 @@ def installer(
     before."""
     from skillwire.host import PolicyFiles
     from skillwire.host import Scans as NoScans
-    from skillwire.install import Installer, SkillFetcher
+    from skillwire.install import HostApprovals, Installer, SkillFetcher
 
     rules = PolicyFiles(policy if options is None else options.policy)
     known = scans or NoScans()
     if options is None:  # Nothing is fetched: what is configured does not matter.
         upstream = SkillFetcher(work.places.project, policy_files=rules, scans=known)
-        return Installer(work, upstream, record=_Record({}), on_wait=_say_waiting)
+        return Installer(work, upstream, record=HostApprovals({}), on_wait=_say_waiting)
     from skillwire.host import load_publishers, site_tokens
 
     settings = options.settings()
@@ -87,28 +88,33 @@ def installer(
         policy_files=rules,
         scans=known,
     )
-    return Installer(work, upstream, record=_Record(settings.servers), on_wait=_say_waiting)
+    return Installer(work, upstream, record=HostApprovals(settings.servers), on_wait=_say_waiting)
 
 
-def resolve_sources(sources: Sequence[str], options: HostOptions) -> list[str]:
-    """The sources, with the whole address of each repository. It is shown before anything is fetched."""
-    from skillwire.sources import SourceKind, parse_reference
+def read_sources(texts: Sequence[str], options: HostOptions) -> tuple[list[Source], list[FetchFailure]]:
+    """The sources that a user names, and what of them cannot be used.
 
-    found: list[str] = []
-    for source in sources:
+    Lock files of other tools stand for what they name. The whole address of each repository is shown before
+    anything is fetched.
+    """
+    from skillwire.install import FetchFailure, Source
+
+    found: list[Source] = []
+    rows, failures = _with_foreign_locks(texts)
+    for text, digest in rows:
         try:
-            reference = parse_reference(source)
+            reference = parse_reference(text)
             if reference.kind is SourceKind.MCP:
-                reference = _repository(source, reference.place, options) or reference
-        except FormatError:
-            found.append(source)  # Reported with the other failures.
+                reference = _repository(text, reference.place, options) or reference
+        except FormatError as error:
+            failures.append(FetchFailure(text, error))
             continue
-        if reference.kind is SourceKind.GIT and not source.startswith("git+"):
+        if reference.kind is SourceKind.GIT and not text.startswith("git+"):
             at = f" at {reference.ref}" if reference.ref else ""
             below = f", folder {reference.path}" if reference.path else ""
-            info(printable(f"{source} is the repository {reference.place}{at}{below}."))
-        found.append(reference.text if reference.kind is SourceKind.GIT else source)
-    return found
+            info(printable(f"{text} is the repository {reference.place}{at}{below}."))
+        found.append(Source(reference, digest=digest))
+    return found, failures
 
 
 def _repository(source: str, label: str, options: HostOptions) -> SourceReference | None:
@@ -159,19 +165,16 @@ def _repository(source: str, label: str, options: HostOptions) -> SourceReferenc
     return reference
 
 
-def site_tokens(sources: Iterable[str], variable: str | None) -> list[tuple[str, str]]:
+def site_tokens(sources: Iterable[Source], variable: str | None) -> list[tuple[str, str]]:
     """The token of `--token-env` for the sites among the sources."""
     import os
-
-    from skillwire.sources import SourceKind, parse_reference
 
     if variable is None:
         return []
     token = os.environ.get(variable, "").strip()
     if not token:
         raise UsageError(f"--token-env: the variable {printable(variable)} is not set: put the token into it")
-    sites = [parse_reference(one) for one in sources if one.startswith(("https://", "http://"))]
-    places = [site.place for site in sites if site.kind is SourceKind.SITE]
+    places = [one.reference.place for one in sources if one.reference.kind is SourceKind.SITE]
     if not places:
         raise UsageError("--token-env is for a site: `skillwire servers add` has it for an MCP server")
     lines = "; ".join(f'[sources."{place}*"] token_env = "{variable}"' for place in places)
@@ -179,34 +182,32 @@ def site_tokens(sources: Iterable[str], variable: str | None) -> list[tuple[str,
     return [(f"{escape(place)}*", token) for place in places]
 
 
-def read_foreign_locks(sources: Iterable[str]) -> tuple[list[str], dict[str, str], list[FetchFailure]]:
-    """The sources, with lock files of other tools replaced by what they name; also the digests that those
-    files pin, by source, and what in them cannot be fetched.
-    """
+def _with_foreign_locks(
+    texts: Iterable[str],
+) -> tuple[list[tuple[str, SetDigest | None]], list[FetchFailure]]:
+    """The sources that are named, in lock files of other tools too, each with the digest that such a file
+    has; and what in those files cannot be fetched."""
     from skillwire.files import read_regular, unreadable
     from skillwire.install import FetchFailure, is_foreign_lock, parse_foreign_lock
     from skillwire.limits import DEFAULT_LIMITS
 
-    given: list[str] = []
-    digests: dict[str, str] = {}
+    given: list[tuple[str, SetDigest | None]] = []
     unusable: list[FetchFailure] = []
-    for source in sources:
-        path = expand_user(source)
+    for text in texts:
+        path = expand_user(text)
         if not is_foreign_lock(path):
-            given.append(source)
+            given.append((text, None))
             continue
         try:
-            text = read_regular(path, DEFAULT_LIMITS.document_bytes).decode("utf-8")
+            content = read_regular(path, DEFAULT_LIMITS.document_bytes).decode("utf-8")
         except (OSError, UnicodeError) as error:
             raise SourceError(f"{path} cannot be read: {unreadable(error)}") from None
-        for row in parse_foreign_lock(text, path.name):
+        for row in parse_foreign_lock(content, path.name):
             if row.problem:
                 unusable.append(FetchFailure(row.name, SourceError(f"{row.name}: {row.problem}")))
-                continue
-            given.append(row.source)
-            if row.digest is not None:
-                digests[row.source] = row.digest
-    return given, digests, unusable
+            else:
+                given.append((row.source, row.digest))
+    return given, unusable
 
 
 def run(action: Coroutine[Any, Any, Result]) -> Result:
@@ -301,55 +302,41 @@ def nobody_to_ask(what: str, grants: Sequence[str] = ()) -> ApprovalRequired:
 
 
 @contextmanager
-def progress(work: Installer, start: str = "Contacting the sources ...") -> Generator[None]:
-    """Show the progress of fetching and installing on a terminal."""
+def progress(
+    work: Installer, start: str = "Contacting the sources ...", *, waits: bool = False
+) -> Generator[Callable[[], object]]:
+    """Show the progress of fetching and installing on a terminal; if it `waits`, from when what is yielded is
+    called, so that nothing moves under a question."""
     if not is_terminal(sys.stderr):
-        yield
+        yield lambda: None
         return
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(start)) as status:
-        fetching, installed = False, 0
+    status = Console(stderr=True).status(Text(start))
+    fetching, installed = False, 0
 
-        def update(what: str, done: int, total: int) -> None:
-            nonlocal fetching
-            fetching = done < total
-            written = f"; {counted(installed, 'folder')} done" if installed else ""
-            status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files{written}"))
+    def update(what: str, done: int, total: int) -> None:
+        nonlocal fetching
+        fetching = done < total
+        written = f"; {counted(installed, 'folder')} done" if installed else ""
+        status.update(Text(f"Fetching from {printable(what)}: {done:,} of {total:,} files{written}"))
 
-        def count(outcome: StepResult) -> None:
-            nonlocal installed
-            installed += 1
-            if not fetching:
-                name, folders = printable(outcome.step.name), counted(installed, "folder")
-                status.update(Text(f"Installed {name}: {folders} done"))
+    def count(outcome: StepResult) -> None:
+        nonlocal installed
+        installed += 1
+        if not fetching:
+            name, folders = printable(outcome.step.name), counted(installed, "folder")
+            status.update(Text(f"Installed {name}: {folders} done"))
 
-        work.upstream.on_progress, work.on_step = update, count
+    work.upstream.on_progress, work.on_step = update, count
+    with ExitStack() as showing:
+        if not waits:
+            showing.enter_context(status)
         try:
-            yield
+            yield lambda: showing.enter_context(status)
         finally:
             work.upstream.on_progress, work.on_step = (lambda what, done, total: None), (lambda _: None)
-
-
-class _Record:
-    """Records approvals where hosts find them. Nothing of a host is imported until there is one."""
-
-    def __init__(self, servers: Mapping[str, ServerConfig]) -> None:
-        self._servers = servers
-
-    async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
-        if not installed:
-            return
-        from skillwire.install import HostApprovals
-
-        try:
-            await HostApprovals(self._servers)(workspace, installed)
-        except SkillwireError as error:
-            info(
-                "Installed, but hosts will ask again: "
-                f"the approval cannot be stored ({printable(str(error))})"
-            )
 
 
 def _say_waiting() -> None:
@@ -406,10 +393,15 @@ def locked_source(file: Path, *, interval: float, servers: bool = True) -> Remot
         if missing:
             upstream = SkillFetcher(project, servers=load_config(project).servers)
 
+            refused: list[FetchFailure] = []
+
             def collect(candidate: Candidate) -> None:
+                if refusal := upstream.rules.refusal(candidate, before_scan=True):
+                    refused.append(refusal)
                 files[candidate.name] = dict(candidate.files)
 
-            failures = await upstream.fetch_pinned(missing, collect)
+            await upstream.rules.read_policy()
+            failures = [*await upstream.fetch_pinned(missing, collect), *refused]
             if failures:
                 names = ", ".join(failure.what for failure in failures)
                 first = failures[0].error

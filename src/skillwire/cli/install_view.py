@@ -8,7 +8,17 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from skillwire.cli.output import Screen, counted, cut, human_size, matching, padded, printable, scan_rows
+from skillwire.cli.output import (
+    Screen,
+    counted,
+    cut,
+    human_size,
+    info,
+    matching,
+    padded,
+    printable,
+    scan_rows,
+)
 from skillwire.cli.skill_view import show_diff
 from skillwire.clients import Scope
 from skillwire.errors import (
@@ -257,6 +267,9 @@ def conclude(
     report: InstallReport, extra: Sequence[FetchFailure] = (), *, force: str = "overwrites", also: str = ""
 ) -> None:
     """Raise the error that has the exit code for the report; return if everything was done."""
+    if report.unrecorded:
+        why = printable(report.unrecorded)
+        info(f"Installed, but hosts will ask again: the approval cannot be stored ({why})")
     failed = (*report.refused, *report.failures, *extra)
     refused = [failure for failure in failed if isinstance(failure.error, RefusedByPolicy | PolicyRefused)]
     failures = [failure for failure in failed if failure not in refused]

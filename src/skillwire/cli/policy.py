@@ -224,20 +224,18 @@ def _checked(file: Path, options: HostOptions) -> list[Linted]:
 
     if file.suffix == ".lock":
         from skillwire.files import read_regular, unreadable
-        from skillwire.install import SkillFetcher, parse_lock
+        from skillwire.install import InstallRules, parse_lock
         from skillwire.limits import DEFAULT_LIMITS
 
         try:
             text = read_regular(file, DEFAULT_LIMITS.document_bytes).decode("utf-8")
         except (OSError, UnicodeError) as error:
             raise SourceError(f"{file} cannot be read: {unreadable(error)}") from None
-        upstream = SkillFetcher(
-            file.absolute().parent,
-            servers=options.settings().servers,
-            policy_files=options.policy_files(),
+        rules = InstallRules(
+            file.absolute().parent, options.settings().servers, policy_files=options.policy_files()
         )
         failures = [
-            (skill.name, upstream.locked_refusal(skill)) for skill in parse_lock(text, file=str(file)).skills
+            (skill.name, rules.locked_refusal(skill)) for skill in parse_lock(text, file=str(file)).skills
         ]
         return [
             Linted(name, () if one is None else (_issue("policy", file, str(one.error)),))

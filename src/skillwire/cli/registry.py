@@ -252,14 +252,14 @@ def namespace(
     store: str | None,
     as_json: bool,
 ) -> None:
-    from skillwire.registry import Publishing
+    from skillwire.registry import Publishing, RequiredSigner
     from skillwire.sources import read_pem
 
     if (signer is None) != (key is None and root is None):
         raise UsageError("--signer NAME and --key FILE or --root FILE belong together")
     required = None
     if signer is not None:
-        required = (signer, read_pem(key) if key else None, read_pem(root) if root else None)
+        required = RequiredSigner(signer, read_pem(key) if key else None, read_pem(root) if root else None)
     quota = None if quota_mb is None else quota_mb * 1_000_000
     Publishing(open_store(store)).set_namespace(name, quota_bytes=quota, signer=required, by=operator())
     if as_json:
@@ -498,8 +498,9 @@ def _run(command: str, given: Mapping[str, object], store: str | None, to: str |
 
         return administrate(to, command, given, token=os.environ.get(REGISTRY_TOKEN_VARIABLE))
     from skillwire.registry import Administration
+    from skillwire.registry import operator as with_database
 
-    return Administration(open_store(store)).run(command, given, by=operator())
+    return Administration(open_store(store)).run(command, given, caller=with_database(operator()))
 
 
 def _cells(*values: object) -> tuple[str, ...]:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from skillwire.consent.asking import open_terminal as open_terminal
     from skillwire.consent.asking import read_line as read_line
     from skillwire.consent.asking import require_person as require_person
+    from skillwire.consent.export import approvals_signature as approvals_signature
+    from skillwire.consent.export import exported as exported
+    from skillwire.consent.export import imported as imported
+    from skillwire.consent.export import sign_approvals as sign_approvals
     from skillwire.consent.question import Answer as Answer
     from skillwire.consent.question import ApprovalCallback as ApprovalCallback
     from skillwire.consent.question import ApprovalRequest as ApprovalRequest
@@ -29,11 +33,7 @@ if TYPE_CHECKING:
     from skillwire.consent.record import Decision as Decision
     from skillwire.consent.record import Key as Key
     from skillwire.consent.record import Record as Record
-    from skillwire.consent.record import approvals_signature as approvals_signature
     from skillwire.consent.record import consider as consider
-    from skillwire.consent.record import exported as exported
-    from skillwire.consent.record import imported as imported
-    from skillwire.consent.record import sign_approvals as sign_approvals
     from skillwire.consent.sqlite import SqliteConsent as SqliteConsent
     from skillwire.consent.states import ApprovalStatus as ApprovalStatus
     from skillwire.consent.states import State as State
@@ -47,11 +47,9 @@ export(
             "NO_TERMINAL Callback PersonTerminal ScopedCallback forget_typed_ahead open_terminal read_line "
             "require_person"
         ),
-        "question": ("Answer ApprovalCallback ApprovalRequest Once covered_files file_lines single_file"),
-        "record": (
-            "DIRECTORY Change ConsentBackend Decided Decision Key Record approvals_signature consider "
-            "exported imported sign_approvals"
-        ),
+        "export": "approvals_signature exported imported sign_approvals",
+        "question": "Answer ApprovalCallback ApprovalRequest Once covered_files file_lines single_file",
+        "record": "DIRECTORY Change ConsentBackend Decided Decision Key Record consider",
         "sqlite": "SqliteConsent",
         "states": "ApprovalStatus State status_of",
         "store": "ConsentStore",

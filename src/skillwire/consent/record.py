@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from skillwire.errors import FormatError
-from skillwire.skill import Digest, SkillEntry, digest_of, parse_digest, parse_uri
+from skillwire.skill import SkillEntry, parse_digest, parse_uri
 from skillwire.trust import (
-    UNSIGNED,
     AdmissionRequest,
     Approval,
     Grants,
     Origin,
-    Publisher,
-    SignatureVerdict,
-    check_signature,
-    resource_set,
     seen_digest,
     shown_digest,
-    sign_files,
 )
 from skillwire.wire import entry_from_stored, entry_to_stored
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 DIRECTORY: Final = "directory:"
 """The first part of the identity of a local directory."""
@@ -158,7 +149,7 @@ class Record:
                 grants=Grants(
                     allowed_tools=self.allowed_tools == 1,
                     execute_code=self.execute_code == 1,
-                    scripts=_script_grants(json.loads(self.scripts)),
+                    scripts=script_grants(json.loads(self.scripts)),
                 ),
                 bound=not entry.is_dynamic,
             )
@@ -248,7 +239,7 @@ def _grants_words(grants: Grants) -> str:
     return ", ".join([*(word for word, is_given in given if is_given), *scripts])
 
 
-def _script_grants(pairs: object) -> frozenset[tuple[str, str]]:
+def script_grants(pairs: object) -> frozenset[tuple[str, str]]:
     """Stored grants of scripts, or a `ValueError`."""
     found: set[tuple[str, str]] = set()
     for script, grant in cast("list[list[object]]", pairs):
@@ -285,81 +276,6 @@ def from_row(row: tuple[Any, ...]) -> Record:
     """Values of `COLUMNS`, in that order, as a record."""
     key, own, last = row[:3], row[3 : 3 + len(_OWN_COLUMNS)], row[3 + len(_OWN_COLUMNS) :]
     return Record(key=Key(*key), **dict(zip(_OWN_COLUMNS, own, strict=True)), last=Decision(*last))
-
-
-# Export and import
-
-
-def exported(record: Record) -> dict[str, object]:
-    """An approval for `skillwire approvals export`, and for its JSON."""
-    approval, entry = record.approval(), record.shown
-    if approval is None or entry is None:
-        raise ValueError("only an approval can be exported")
-    return {
-        "server": record.key.server,
-        "label": record.label,
-        "uri": record.key.uri,
-        "digest": shown_digest(entry) or seen_digest(entry, approval.resources),
-        # Which files were seen of a skill whose entry lists none.
-        "files": sorted(approval.resources) if entry.is_dynamic else None,
-        "allowed_tools": approval.grants.allowed_tools,
-        "execute_code": approval.grants.execute_code,
-        "scripts": sorted(approval.grants.scripts),
-        "approved_at": record.last.decided_at,
-        "approved_by": record.last.decided_by,
-        "approved_how": record.last.decided_how,
-        **({"caller": record.key.caller} if record.key.caller else {}),
-        "entry": json.loads(record.entry),
-    }
-
-
-def imported(document: Mapping[str, Any]) -> Record:
-    """An exported approval as a record, or a `FormatError` if its parts contradict each other."""
-    entry = entry_from_stored(document["entry"])
-    resources = resource_set(entry)
-    if entry.is_dynamic:
-        resources = frozenset((parse_uri(file), parse_digest(digest)) for file, digest in document["files"])
-    key = Key(str(document["server"]), str(document["uri"]), str(document.get("caller", "")))
-    how = f"imported; approved by {document['approved_by']} {document['approved_at']}".strip()
-    grants = Grants(
-        allowed_tools=document["allowed_tools"] is True,
-        execute_code=document["execute_code"] is True,
-        scripts=_script_grants(document.get("scripts", [])),
-    )
-    label = str(document["label"])
-    origin = Origin.project(label) if key.server.startswith(DIRECTORY) else Origin.mcp(label)
-    approval = Approval(
-        origin=origin, uri=entry.uri, resources=resources, grants=grants, bound=not entry.is_dynamic
-    )
-    record = approved(Record(key=key), approval, entry, how=how) if resources else Record(key=key)
-    if not record.is_approved or entry.uri != key.uri or record.last.digest != document["digest"]:
-        message = "an exported approval does not fit its entry"
-        raise FormatError.of(rule="export", message=message, fix="export it again")
-    return record
-
-
-_SIGNED: Final = "skillwire-approvals.json"
-"""The name of what is signed of an export, so that no signature of a skill is one of approvals."""
-
-
-def sign_approvals(approvals: list[dict[str, object]], key: EllipticCurvePrivateKey) -> dict[str, Any]:
-    """The signature of an export, for its key `signature`."""
-    return json.loads(sign_files(_signed_part(approvals), name=_SIGNED, key=key))
-
-
-def approvals_signature(document: Mapping[str, Any], publishers: Sequence[Publisher]) -> SignatureVerdict:
-    """Who signed exactly the approvals of an export."""
-    signature = document.get("signature")
-    if signature is None:
-        return UNSIGNED
-    bundle = json.dumps(signature).encode()
-    return check_signature(_signed_part(document["approvals"]), bundle, publishers, now=datetime.now(UTC))
-
-
-def _signed_part(approvals: object) -> dict[str, Digest]:
-    """Return the signed part of an export: every approval in it, in one spelling of the JSON."""
-    text = json.dumps(approvals, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return {_SIGNED: digest_of(text.encode("ascii"))}
 
 
 MOST_DECISIONS: Final = 50

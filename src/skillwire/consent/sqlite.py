@@ -103,7 +103,7 @@ class SqliteConsent:
         if not self._exists():
             unchanged = [change(Record(key=key)) for key, change in changes.items()]
             if all(record == Record(key=record.key) for record in unchanged):
-                return unchanged  # Nothing is created to say nothing.
+                return unchanged  # No file is made for a change that changes nothing.
 
         def write(database: sqlite3.Connection) -> list[Record]:
             records: list[Record] = []
@@ -162,7 +162,8 @@ class SqliteConsent:
         """Run the action in a transaction of its own. Makes the file and its tables first."""
 
         def once() -> Result:
-            self._create()
+            # Made empty before SQLite writes a byte: what it puts beside it takes its mode, the user's alone.
+            make_private(self._path)
             with closing(self._connect("rw")) as database, _transaction(database):
                 _prepare(database)
                 return action(database)
@@ -173,18 +174,14 @@ class SqliteConsent:
         """Run the action; when the file is damaged, set it aside and run it once more on a new one."""
         try:
             return action()
-        except SourceError:
-            raise
-        except _SQLITE_ERRORS as error:
+        except _ERRORS as error:
             if _fault(error, self._path) is not _Fault.DAMAGED:
-                raise self._failure(_words(error, self._path)) from None
-        except OSError as error:
-            raise self._failure(error.strerror or str(error)) from None
+                raise self._failure(error) from None
         self._set_aside_if_damaged()
         try:
             return action()
-        except (*_SQLITE_ERRORS, OSError) as error:
-            raise self._failure(_words(error, self._path)) from None
+        except _ERRORS as error:
+            raise self._failure(error) from None
 
     def _exists(self) -> bool:
         """Whether there is a file; a `SourceError` when something else is there."""
@@ -193,14 +190,10 @@ class SqliteConsent:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            raise self._failure(error.strerror or str(error)) from None
+            raise self._failure(error) from None
         if not stat.S_ISREG(mode):
             raise self._failure("it is not a file")  # SQLite would wait at a pipe.
         return True
-
-    def _create(self) -> None:
-        """Make an empty file that is the user's alone, before SQLite writes a byte; theirs take its mode."""
-        make_private(self._path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = f"file:{quote(str(self._path.absolute()))}?mode={mode}"
@@ -216,9 +209,9 @@ class SqliteConsent:
                     (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
                 if verdict == "ok":
                     return
-            except _SQLITE_ERRORS as error:
+            except _ERRORS as error:
                 if _fault(error, self._path) is not _Fault.DAMAGED:
-                    raise self._failure(_words(error, self._path)) from None
+                    raise self._failure(error) from None
             aside = self._path.with_name(f"{self._path.name}.damaged")
             number = 1
             while aside.exists():
@@ -238,15 +231,19 @@ class SqliteConsent:
     def _beside(self, ending: str) -> Path:
         return self._path.with_name(self._path.name + ending)
 
-    def _failure(self, reason: str) -> SourceError:
+    def _failure(self, error: BaseException | str) -> SourceError:
+        """The one error for whatever is wrong with the file: which one it is, why, and what to do."""
+        reason = error if isinstance(error, str) else _words(error, self._path)
         return SourceError(f"the approvals in {self._path} cannot be used: {reason}")
 
 
-_SQLITE_ERRORS: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError)
+_ERRORS: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError, OSError)
 
 
 def _fault(error: BaseException, path: Path) -> _Fault:
     """Classify an error. Damage is what SQLite says about the bytes, not about the disk."""
+    if isinstance(error, OSError):
+        return _Fault.OTHER
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return _Fault.DAMAGED  # Values that no approval of ours has.
@@ -268,8 +265,6 @@ def _fault(error: BaseException, path: Path) -> _Fault:
 
 def _words(error: BaseException, path: Path) -> str:
     """Why the file cannot be used, and what to do."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
     match _fault(error, path):
         case _Fault.LOCKED:
             return "another process is writing to the file; try again"
@@ -277,6 +272,8 @@ def _words(error: BaseException, path: Path) -> str:
             return "the disk is full; free some space"
         case _Fault.UNWRITABLE:
             return f"the file or its directory cannot be written; check the permissions of {path.parent}"
+        case _ if isinstance(error, OSError):
+            return error.strerror or str(error)
         case _:
             return f"{error}; move the file away to start without approvals"
 

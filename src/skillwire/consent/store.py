@@ -1,15 +1,16 @@
-"""ConsentStore: what people decided, read from memory and kept in a database by a worker thread.
+"""ConsentStore: what people decided. The database has it; memory has what was last read of it.
 
-The event loop never waits for the disk: `open` reads all records once, `fetch` reads one again before it is
-relied on, and every change is written in a thread. What another process approves or revokes takes effect at
-the next `fetch` or `refresh`. Whatever cannot be read approves nothing.
+The event loop never waits for the disk: whatever opens the database runs in a thread. A listing reads all
+records once, and again after another process wrote. A decision reads its own record again (`fetch`) and
+writes it. What takes an approval away and cannot be written holds for this process. What cannot be read
+approves nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -53,8 +54,7 @@ class ConsentStore:
         self._identities: Mapping[Origin, str] = {}
         self._on_problem = on_problem or _ignore
         self._records: dict[Key, Record] = {}
-        # Approvals that ended because the skill changed, as they were: this counts before it is written.
-        self._unwritten: dict[Key, Record] = {}
+        self._held: dict[Key, _Withdrawal] = {}
         # SEC-6: approvals of generated content, which end with the process.
         self._of_session: dict[Key, Approval] = {}
         self._stamp: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class ConsentStore:
 
     async def open(self) -> None:
         """Read all records. Nothing is created; a file that cannot be read is a `SourceError`."""
-        self._take(await self._in_thread(self._read_if_changed) or ())
+        await self._read_if_changed()
 
     def is_current(self) -> bool:
         """Whether no other process has written since it was read. Takes one `stat`."""
@@ -101,28 +101,24 @@ class ConsentStore:
 
     async def refresh(self) -> bool:
         """Read what other processes changed since the last call. Returns whether anything changed."""
-        await self.flush()
-        records = await self._in_thread(self._read_if_changed, abandon=True)
         before = self.revision
-        if records is not None:
-            self._take(records)
+        await self._read_if_changed()
         return self.revision != before
 
-    def _read_if_changed(self) -> list[Record] | None:
+    async def _read_if_changed(self) -> None:
         if self.is_current():
-            return None
-        self._stamp = self._backend.stamp()
-        return self._backend.read()
+            return
 
-    async def run(self) -> None:
-        """Write what `end` noted, as it comes. Ends only by cancellation."""
-        while True:
-            await self._waiting.wait()
-            self._waiting = anyio.Event()
-            try:
-                await self.flush()
-            except SkillwireError as error:
-                self._on_problem(str(error))
+        def read() -> tuple[tuple[int, ...], list[Record]]:
+            return self._backend.stamp(), self._backend.read()
+
+        # Both are taken over together: a read that fails or is canceled is not counted as one.
+        self._stamp, stored = await self._in_thread(read, abandon=True)
+        for key in self._records.keys() - {record.key for record in stored}:
+            del self._records[key]
+            self.revision += 1
+        for record in stored:
+            self._know(record)
 
     def record(self, key: Key) -> Record:
         """The record of a skill, as it was last read; an empty one if nothing was decided."""
@@ -138,13 +134,14 @@ class ConsentStore:
 
     async def fetch(self, key: Key) -> Record:
         """The record as it is on disk now, with what other processes did to it."""
-        await self.flush()
+        if key in self._held:
+            try:
+                [record] = await self._update({key: _unchanged})
+                return record
+            except SkillwireError as error:
+                self._on_problem(str(error))
         stored = await self._in_thread(partial(self._backend.read, key), abandon=True)
-        if not stored:
-            if self._records.pop(key, None) is not None:
-                self.revision += 1
-            return Record(key=key)
-        return self._put(stored[0])
+        return self._know(stored[0] if stored else Record(key=key))
 
     def approved(self, origin: Origin | None = None, *, caller: str | None = "") -> list[Record]:
         """Every approval, or those of one origin: the user's, a caller's, or with `None` everybody's."""
@@ -204,7 +201,7 @@ class ConsentStore:
     async def decline(self, key: Key, digest: str, *, how: str = "") -> None:
         """Record that exactly these files were declined. This ends an approval of the skill."""
         self._of_session.pop(key, None)
-        await self._update({key: partial(transitions.declined, digest=digest, how=how)})
+        await self._withdraw(key, partial(transitions.declined, digest=digest, how=how))
 
     async def revoke(self, key: Key) -> bool:
         """Revoke an approval, or take a decline back; false when there was neither."""
@@ -216,7 +213,7 @@ class ConsentStore:
             taken_back |= after.last != before.last
             return after
 
-        await self._update({key: change})
+        await self._withdraw(key, change)
         return taken_back
 
     async def note_signer(self, key: Key, signer: str) -> None:
@@ -234,62 +231,101 @@ class ConsentStore:
         for key in of_session:
             del self._of_session[key]
         removed = await self._in_thread(partial(self._backend.remove_server, server)) + len(of_session)
-        for key in [key for key in self._records if key.server == server]:
-            del self._records[key]
-            self._unwritten.pop(key, None)
+        for known in (self._records, self._held):
+            for key in [key for key in known if key.server == server]:
+                del known[key]
         self.revision += 1
         return removed
 
     def end(self, key: Key) -> None:
-        """End an approval because the skill changed: at once here, and on disk as soon as it can be written.
-
-        What was approved is kept to compare with.
-        """
+        """End an approval because the skill changed: at once here, and on disk as soon as `run`, `fetch` or
+        `flush` could write it. What was approved is kept to compare with."""
         before = self.record(key)
-        after = transitions.changed(before, before)
-        if after != before:
-            self._unwritten[key] = before
-            self._records[key] = after
-            self.revision += 1
-            self._waiting.set()
+        self._hold(before, transitions.changed(before, before))
+
+    async def run(self) -> None:
+        """Store what `end` ended, as it comes. Ends only by cancellation."""
+        while True:
+            await self._waiting.wait()
+            self._waiting = anyio.Event()
+            try:
+                await self.flush()
+            except SkillwireError as error:
+                self._on_problem(str(error))
 
     async def flush(self) -> None:
-        """Write the end of every approval that is not on disk yet."""
-        for key, before in list(self._unwritten.items()):
-            change = partial(transitions.changed, before=before)
-            [stored] = await self._in_thread(partial(self._backend.update, {key: change}))
-            if self._unwritten.get(key) is before:
-                del self._unwritten[key]
-                self._put(stored)
+        """Store what holds in this process only, or raise the `SourceError` that says why it cannot be."""
+        if self._held:
+            await self._update(dict.fromkeys(self._held, _unchanged))
+
+    async def _withdraw(self, key: Key, change: Change) -> None:
+        """A decision after which less is allowed. If it cannot be stored, it still holds in this process."""
+        try:
+            await self._update({key: change})
+        except SkillwireError:
+            before = self.record(key)
+            self._hold(before, change(before))
+            raise
+
+    def _hold(self, before: Record, after: Record) -> None:
+        if after.last == before.last:
+            return
+        key = before.key
+        earlier = self._held.get(key)
+        self._held[key] = _Withdrawal(earlier.before if earlier else before.last, after)
+        self._records[key] = after
+        self.revision += 1
+        self._waiting.set()
 
     async def _update(self, changes: Mapping[Key, Change]) -> list[Record]:
-        stored = await self._in_thread(partial(self._backend.update, changes))
-        for record in stored:
-            self._unwritten.pop(record.key, None)
-            self._put(record)
-        return stored
+        """Write in one transaction, all or none. What is held of these skills is written with it."""
+        held = {key: self._held[key] for key in changes if key in self._held}
+        on_held: dict[Key, Change] = {
+            key: _after(held[key].applied, change) if key in held else change
+            for key, change in changes.items()
+        }
+        stored = await self._in_thread(partial(self._backend.update, on_held))
+        for key, one in held.items():
+            if self._held.get(key) is one:
+                del self._held[key]
+        return [self._know(record) for record in stored]
 
-    def _put(self, record: Record) -> Record:
-        """Take over a stored record, unless it is one whose end is not written yet. Returns the known one."""
-        known = self._records.get(record.key)
-        ended = self._unwritten.get(record.key)
-        if record == known or (known is not None and ended is not None and record.last == ended.last):
-            return known or record
-        self._records[record.key] = record
+    def _know(self, stored: Record) -> Record:
+        """Remember a record as it is stored, or as it is held here. Returns it."""
+        held, known = self._held.get(stored.key), self._records.get(stored.key)
+        record = held.applied(stored) if held is not None else stored
+        if known is not None and record == known:
+            return known  # Its approval is parsed already.
+        if not record.is_blank:
+            self._records[record.key] = record
+        elif self._records.pop(record.key, None) is None:
+            return record
         self.revision += 1
         return record
-
-    def _take(self, records: Sequence[Record]) -> None:
-        taken = {record.key for record in records}
-        for key in [key for key in self._records if key not in taken]:
-            del self._records[key]
-            self.revision += 1
-        for record in records:
-            self._put(record)
 
     async def _in_thread(self, action: Callable[[], Result], *, abandon: bool = False) -> Result:
         return await anyio.to_thread.run_sync(action, limiter=self._one_at_a_time, abandon_on_cancel=abandon)
 
 
+def _after(first: Change, second: Change) -> Change:
+    return lambda stored: second(first(stored))
+
+
+def _unchanged(record: Record) -> Record:
+    return record
+
+
 def _ignore(problem: str) -> None:
     """Used when no callback is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Withdrawal:
+    """A decision that allows less and is not stored yet: it counts in place of the decision before it."""
+
+    before: Decision
+    after: Record
+
+    def applied(self, stored: Record) -> Record:
+        """What is stored with this decision, unless there is another one since."""
+        return replace(self.after, signer=stored.signer) if stored.last == self.before else stored

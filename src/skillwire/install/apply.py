@@ -90,56 +90,26 @@ class StepResult:
     problem: str = ""
     link: bool = False
     """Whether a link was made. Where links are not allowed, it is a copy."""
+    fatal: str = ""
+    """Why no other step would succeed either: the disk is full or cannot be written at all."""
 
     @property
     def done(self) -> bool:
         return not self.problem
 
 
-def apply(
-    made: Plan,
-    content: Callable[[LockedSkill], Mapping[str, bytes]],
-    *,
-    windows: bool = os.name == "nt",
-    on_step: Callable[[StepResult], None] = lambda _: None,
-) -> tuple[StepResult, ...]:
-    """Carry out the writing steps of a plan; stopped steps change nothing.
-
-    `content` gives the bytes of a version by path. A step that fails is reported in its outcome, and the
-    others continue, unless the disk is full or cannot be written at all.
-    """
-    writer = StepWriter(windows=windows, on_step=on_step)
-    for step in made.writes:
-        writer.write(step, content)
-    return tuple(writer.outcomes)
-
-
-class StepWriter:
-    """Carries out writing steps one by one, and collects their outcomes."""
-
-    def __init__(
-        self, *, windows: bool = os.name == "nt", on_step: Callable[[StepResult], None] = lambda _: None
-    ) -> None:
-        self._windows = windows
-        self._on_step = on_step
-        self.outcomes: list[StepResult] = []
-        self.fatal = ""
-        """Why nothing more is written: the disk is full or cannot be written at all."""
-
-    def write(self, step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]]) -> None:
-        if self.fatal:
-            outcome = StepResult(step, f"not tried: {self.fatal}")
-        else:
-            try:
-                outcome = StepResult(step, link=_carry_out(step, content, windows=self._windows))
-            except OSError as error:
-                reason = f"{error.strerror or error}: {step.path}"
-                outcome = StepResult(step, f"unchanged, because: {_advice(error, reason)}")
-                self.fatal = (error.strerror or "") if error.errno in _FATAL else ""
-            except SkillwireError as error:
-                outcome = StepResult(step, str(error))
-        self.outcomes.append(outcome)
-        self._on_step(outcome)
+def write_step(
+    step: Step, content: Callable[[LockedSkill], Mapping[str, bytes]], *, windows: bool = os.name == "nt"
+) -> StepResult:
+    """Carry out a step that writes. `content` gives the bytes of a version by path."""
+    try:
+        return StepResult(step, link=_carry_out(step, content, windows=windows))
+    except OSError as error:
+        reason = f"{error.strerror or error}: {step.path}"
+        fatal = (error.strerror or "") if error.errno in _FATAL else ""
+        return StepResult(step, f"unchanged, because: {_advice(error, reason)}", fatal=fatal)
+    except SkillwireError as error:
+        return StepResult(step, str(error))
 
 
 def recover(folders: Iterable[Path]) -> None:
@@ -385,6 +355,10 @@ class InstallReport:
     """Skills that could not be fetched, verified or written."""
     copies: tuple[Path, ...] = ()
     """Where a copy was made because links are not allowed."""
+    differing: tuple[str, ...] = ()
+    """Skills that were installed before and whose folders do not match the lock: `sync` asks about them."""
+    unrecorded: str = ""
+    """Why the approval of what was installed could not be stored: hosts ask again."""
 
     @property
     def is_whole(self) -> bool:
@@ -434,4 +408,6 @@ def merge_reports(first: InstallReport, second: InstallReport) -> InstallReport:
         refused=(*first.refused, *second.refused),
         failures=(*first.failures, *second.failures),
         copies=(*first.copies, *second.copies),
+        differing=(*first.differing, *second.differing),
+        unrecorded=first.unrecorded or second.unrecorded,
     )

@@ -1,13 +1,12 @@
 """Installer: add, sync, update, roll back and remove skills of a workspace.
 
-It does not ask the user. `add` and `update` call back with what would be installed, and install what is
-granted. A program that shows more in between calls `propose`, `propose_updates` and `install` itself.
+`add` and `update` are one sequence, for commands, the page and programs: what the sources have is compared
+with the lock (`propose`), scanned, decided about by a person or a program (`decide`), and written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -15,25 +14,35 @@ import anyio
 
 from skillwire.clients import CANONICAL_TARGET, Scope
 from skillwire.errors import RefusedByPolicy, SkillNotFound, SkillwireError, SourceError, VerificationError
-from skillwire.install.apply import InstallReport, StepResult, make_report
+from skillwire.install.apply import InstallReport, StepResult, make_report, merge_reports
 from skillwire.install.candidates import (
     Candidate,
     Check,
     FetchFailure,
+    FetchResult,
     Proposal,
     make_candidate,
     not_granted,
     propose,
     read_folder,
 )
-from skillwire.install.fetcher import SkillFetcher
+from skillwire.install.fetcher import SkillFetcher, parse_sources
 from skillwire.install.lock import Lock, LockedSkill, Pin
 from skillwire.install.plan import Plan, Step, StepKind
+from skillwire.install.source import Source
 from skillwire.install.state import InstallState, Version, has_forgotten
 from skillwire.install.workspace import PlanRun, Workspace
 from skillwire.net import ArchiveFile
 from skillwire.text import shown
-from skillwire.trust import ALL_GRANTS, NO_GRANTS, NO_SIGNER, Grants, confirms_signer, signer_words
+from skillwire.trust import (
+    ALL_GRANTS,
+    NO_GRANTS,
+    NO_SIGNER,
+    Grants,
+    confirms_signer,
+    signer_text,
+    signer_words,
+)
 
 
 class RecordApprovals(Protocol):
@@ -44,8 +53,9 @@ class RecordApprovals(Protocol):
     ) -> None: ...
 
 
-Decide: TypeAlias = Callable[[Proposal], Awaitable[Mapping[str, Grants]]]
-"""The user's decision: the grants of each skill to install, by its name. The others are refused."""
+Decide: TypeAlias = Callable[[Proposal], Awaitable[Mapping[str, Grants | SkillwireError]]]
+"""The user's decision: the grants of each skill to install, by its name, or the error that says why it is not
+installed. What is not named was not approved."""
 
 
 @dataclass(slots=True)
@@ -62,7 +72,7 @@ class Installer:
 
     async def add(
         self,
-        sources: Sequence[str],
+        sources: Iterable[Source | str],
         decide: Decide,
         *,
         targets: Iterable[str] = (),
@@ -70,13 +80,40 @@ class Installer:
         force: Iterable[str] = (),
     ) -> InstallReport:
         """Install the skills of sources that `decide` grants, and pin them."""
-        return await self._decided(await self.propose(sources, targets=targets, names=names), decide, force)
+        proposal = await self.propose(sources, targets=targets, names=names)
+        return await self.complete(await self.scan(proposal), decide, force=force)
 
     async def update(
         self, decide: Decide, *, names: Iterable[str] | None = None, force: Iterable[str] = ()
     ) -> InstallReport:
         """Install what the sources of pinned skills have now, as far as `decide` grants it."""
-        return await self._decided(await self.propose_updates(names), decide, force)
+        proposal = await self.propose_updates(names)
+        return await self.complete(await self.scan(proposal), decide, force=force)
+
+    async def complete(
+        self, proposal: Proposal, decide: Decide, *, force: Iterable[str] = ()
+    ) -> InstallReport:
+        """Ask `decide` about a scanned proposal, if anything is new in it, and install what that grants.
+
+        Of skills that are installed already, folders that are missing are written again.
+        """
+        answers: Mapping[str, Grants | SkillwireError] = {}
+        if proposal.candidates:
+            answers = await decide(proposal)
+        grants = {name: one for name, one in answers.items() if isinstance(one, Grants)}
+        refused = [
+            FetchFailure(name, one) for name, one in answers.items() if isinstance(one, SkillwireError)
+        ]
+        left = {failure.what for failure in refused}
+        chosen = [candidate for candidate in proposal.candidates if candidate.name not in left]
+        report = await self.install(chosen, grants, force=force) if chosen else InstallReport()
+        known = tuple(candidate.name for candidate in proposal.known)
+        report = replace(
+            report,
+            current=(*report.current, *known),
+            failures=(*proposal.failures, *refused, *report.failures),
+        )
+        return merge_reports(report, await self._restore(known))
 
     async def rollback(self, name: str, to: str = "", *, force: bool = False) -> InstallReport:
         """Restore the previous version of a skill, or the one whose digest begins with `to`.
@@ -88,21 +125,25 @@ class Installer:
             [earlier], {name: ALL_GRANTS}, force=[name] if force else (), going_back=True
         )
 
-    async def _decided(self, proposal: Proposal, decide: Decide, force: Iterable[str]) -> InstallReport:
-        proposal = await self.scan(proposal)
-        grants: Mapping[str, Grants] = await decide(proposal) if proposal.candidates else {}
-        report = await self.install(proposal.candidates, grants, force=force)
-        current = (*report.current, *(candidate.name for candidate in proposal.known))
-        return replace(report, current=current, failures=(*proposal.failures, *report.failures))
-
     async def propose(
-        self, sources: Sequence[str], *, targets: Iterable[str], names: Iterable[str] | None = None
+        self,
+        sources: Iterable[Source | str],
+        *,
+        targets: Iterable[str],
+        names: Iterable[str] | None = None,
     ) -> Proposal:
-        """Fetch what sources have and compare it with the lock. Nothing is written."""
+        """Fetch what sources have, only the skills of these names, and compare it with the lock. Nothing is
+        written."""
+        given = list(sources)
+        parsed, failures = parse_sources(one for one in given if isinstance(one, str))
+        wanted = [*(one for one in given if isinstance(one, Source)), *parsed]
+        if names is not None:
+            only = frozenset(names)
+            wanted = [one.only(only) for one in wanted]
         if self.workspace.scope is Scope.USER:  # Their lock is used from every folder.
-            sources = [self.upstream.from_root(source) for source in sources]
-        wanted = None if names is None else {source: list(names) for source in sources}
-        fetched = await self.upstream.fetch(sources, wanted)
+            wanted = [one.from_root(self.upstream.base) for one in wanted]
+        fetched = await self._permitted(await self.upstream.fetch(wanted))
+        fetched = replace(fetched, failures=(*failures, *fetched.failures))
         lock = self.workspace.read_lock() or Lock()
         return propose(fetched, lock, tuple(targets), option=self.workspace.option)
 
@@ -110,17 +151,32 @@ class Installer:
         """Fetch what the sources of pinned skills have now."""
         lock = self.workspace.require_lock()
         skills = lock.skills if names is None else self._required(lock, names)
-        return propose(await self.upstream.fetch_latest(skills), lock, None)
+        return propose(await self._permitted(await self.upstream.fetch_latest(skills)), lock, None)
+
+    async def _permitted(self, fetched: FetchResult) -> FetchResult:
+        """What was fetched and may be installed, as far as that is known without a scan."""
+        rules = self.upstream.rules
+        await rules.read_policy()
+        permitted: list[Candidate] = []
+        failures = [*fetched.failures]
+        for candidate in fetched.candidates:
+            if refusal := rules.refusal(candidate, before_scan=True):
+                failures.append(refusal)
+            else:
+                permitted.append(candidate)
+        return FetchResult(tuple(permitted), tuple(sorted(failures, key=lambda one: one.what)))
 
     async def scan(self, proposal: Proposal) -> Proposal:
         """The proposal with what the scanners of the policy found; what they refuse is a failure."""
-        made = [await self.upstream.scanned(candidate) for candidate in proposal.candidates]
-        refused = (one for one in made if isinstance(one, FetchFailure))
-        return replace(
-            proposal,
-            candidates=tuple(one for one in made if isinstance(one, Candidate)),
-            failures=(*proposal.failures, *refused),
-        )
+        rules = self.upstream.rules
+        scanned: list[Candidate] = []
+        refused: list[FetchFailure] = []
+        for candidate in [await rules.scan(one) for one in proposal.candidates]:
+            if rules.scans and (failure := rules.refusal(candidate)):
+                refused.append(failure)
+            else:
+                scanned.append(candidate)
+        return replace(proposal, candidates=tuple(scanned), failures=(*proposal.failures, *refused))
 
     async def install(
         self,
@@ -137,39 +193,59 @@ class Installer:
         refused: list[FetchFailure] = []
         accepted: list[Candidate] = []
         for candidate in candidates:
-            # Also for a version that was stored before: what is revoked is not installed again.
-            scanned = await self.upstream.scanned(candidate)
-            if isinstance(scanned, FetchFailure):
-                refused.append(scanned)
-                continue
-            missing = candidate.skill.powers.missing(grants.get(candidate.name, NO_GRANTS))
-            if candidate.name not in grants:
-                refused.append(
-                    FetchFailure(candidate.name, RefusedByPolicy(f"{candidate.name} was not approved"))
-                )
+            name = candidate.name
+            missing = candidate.skill.powers.missing(grants.get(name, NO_GRANTS))
+            if name not in grants:
+                refused.append(FetchFailure(name, RefusedByPolicy(f"{name} was not approved")))
             elif missing:
-                refused.append(
-                    FetchFailure(candidate.name, not_granted(candidate.skill, missing.allowed_tools))
-                )
+                refused.append(FetchFailure(name, not_granted(candidate.skill, missing.allowed_tools)))
             else:
-                accepted.append(candidate)
+                accepted.append(await self.upstream.rules.scan(candidate))
+        if not accepted:
+            return InstallReport(refused=tuple(refused))
         report, done = self._install(accepted, force=force, going_back=going_back)
-        if self.record is not None and done:
-            await self.record(
-                self.workspace, [(one, grants[one.name]) for one in accepted if one.skill in done]
-            )
-        return replace(report, refused=(*refused, *report.refused))
+        unrecorded = await self._record([(one, grants[one.name]) for one in done])
+        return replace(report, refused=(*refused, *report.refused), unrecorded=unrecorded)
+
+    async def _record(self, installed: Sequence[tuple[Candidate, Grants]]) -> str:
+        """Store the approval of what is installed now. Returns why it cannot be stored; empty if it was."""
+        if self.record is None or not installed:
+            return ""
+        try:
+            await self.record(self.workspace, installed)
+        except SkillwireError as error:
+            return str(error)
+        return ""
+
+    async def _restore(self, names: Sequence[str]) -> InstallReport:
+        """Write the folders of pinned skills that are missing, or that are links and should be copies.
+
+        What the user has not approved, or has edited, is left for `sync`.
+        """
+        if not names:
+            return InstallReport()
+        _, state, made = self.compare(only=names)
+        left = {skill.name for skill in self.unaccepted(state, made)} | {step.name for step in made.stopped}
+        writes = sorted({step.name for step in made.writes} - left)
+        report = await self.sync(only=writes) if writes else InstallReport()
+        return replace(report, differing=tuple(sorted(left)))
 
     def _install(
         self, candidates: Sequence[Candidate], *, force: Iterable[str], going_back: bool
-    ) -> tuple[InstallReport, list[LockedSkill]]:
+    ) -> tuple[InstallReport, list[Candidate]]:
         """Also returns which of them are installed now."""
-        work = self.workspace
-        skills = [candidate.skill for candidate in candidates]
+        work, rules = self.workspace, self.upstream.rules
         with work.files.working(work.root, on_wait=self.on_wait):
+            # After the last wait, and for a version that was stored before: what is revoked is not installed.
+            refusals = {candidate.name: rules.refusal(candidate) for candidate in candidates}
+            refused = tuple(failure for failure in refusals.values() if failure is not None)
+            permitted = [candidate for candidate in candidates if refusals[candidate.name] is None]
+            if not permitted:
+                return InstallReport(refused=refused), []
+            skills = [candidate.skill for candidate in permitted]
             lock = work.read_lock() or Lock()
             wanted = lock.put(*skills)
-            for candidate in candidates:
+            for candidate in permitted:
                 work.versions.keep(candidate.blobs())
             before = work.files.read(work.root)
             work.recover(wanted, before)
@@ -182,7 +258,7 @@ class Installer:
                 made,
                 state,
                 going_back=going_back,
-                at_hand={candidate.skill.digest: candidate.files for candidate in candidates},
+                at_hand={candidate.skill.digest: candidate.files for candidate in permitted},
                 on_step=self.on_step,
             )
             bad = {one.step.name for one in outcomes if not one.done and one.step.target == CANONICAL_TARGET}
@@ -192,7 +268,8 @@ class Installer:
             work.files.write(work.root, state)
             if has_forgotten(before, state):
                 work.prune()
-        return make_report(made, outcomes), done
+        report = replace(make_report(made, outcomes), refused=refused)
+        return report, [candidate for candidate in permitted if candidate.skill in done]
 
     # Syncing
 
@@ -206,7 +283,7 @@ class Installer:
 
     def refused_by_policy(self, skills: Iterable[LockedSkill]) -> list[FetchFailure]:
         """The pinned skills that the policy refuses now, whether or not they are installed."""
-        failures = (self.upstream.locked_refusal(skill) for skill in skills)
+        failures = (self.upstream.rules.locked_refusal(skill) for skill in skills)
         return [failure for failure in failures if failure is not None]
 
     def unaccepted(self, state: InstallState, made: Plan) -> tuple[LockedSkill, ...]:
@@ -237,130 +314,36 @@ class Installer:
             refused += by_policy
             left = unaccepted | {failure.what for failure in by_policy}
             made = Plan(tuple(step for step in made.steps if step.name not in left or not step.changes))
-            fetched: dict[str, Candidate] = {}
             with work.carrying_out(made, state, accept=accepted, on_step=self.on_step) as run:
+                writing = _Writing(self, run)
                 try:
-                    failures = await self._write(run, fetched)
+                    await writing.write_all()
                 except BaseException:
-                    with anyio.CancelScope(shield=True), suppress(SkillwireError):
-                        await self._record_accepted(run, fetched)
+                    with anyio.CancelScope(shield=True):
+                        await self._record_accepted(run, writing.fetched)
                     raise
             outcomes, after = run.finish()
             if has_forgotten(state, after):
                 work.prune()
-        await self._record_accepted(run, fetched)
+        unrecorded = await self._record_accepted(run, writing.fetched)
         report = make_report(made, outcomes)
-        return replace(report, refused=(*refused, *report.refused), failures=(*failures, *report.failures))
+        return replace(
+            report,
+            refused=(*refused, *report.refused),
+            failures=(*writing.failures, *report.failures),
+            unrecorded=unrecorded,
+        )
 
-    async def _record_accepted(self, run: PlanRun, fetched: Mapping[str, Candidate]) -> None:
+    async def _record_accepted(self, run: PlanRun, fetched: Mapping[str, Candidate]) -> str:
         """Store the approval of what the user approved and is installed now."""
-        if self.record is not None:
-            made = [fetched.get(skill.name) or self._kept(skill) for skill in run.accepted]
-            # The set was shown with its tools and scripts, and agreed to with them.
-            await self.record(self.workspace, [(one, ALL_GRANTS) for one in made])
-
-    async def _write(self, run: PlanRun, fetched: dict[str, Candidate]) -> list[FetchFailure]:
-        """Write what a plan says, and fetch what is not stored here.
-
-        A skill is written as soon as it has arrived, while the others are fetched. What was fetched is put
-        into `fetched`, without its files. Returns the skills that could not be fetched or verified.
-        """
-        store = self.workspace.versions
-        steps: dict[str, list[Step]] = {}
-        for step in run.made.writes:
-            steps.setdefault(step.name, []).append(step)
-        needed = run.made.needs_content()
-        missing = {skill.name: skill for skill in needed if not store.has(skill)}
-        failures: list[FetchFailure] = []
-        unstored = ""
-        scans = bool(self.upstream.policy_files.current(self.upstream.base).policy.thresholds)
-        unscanned: list[LockedSkill] = []
-
-        def write(name: str, files: Mapping[str, bytes] | None = None) -> None:
-            for step in steps.pop(name):
-                run.write(step, files)
-
-        def write_fetched(candidate: Candidate) -> None:
-            nonlocal unstored
-            skill = missing.pop(candidate.skill.name)
-            try:
-                store.keep(candidate.blobs())
-            except SkillwireError as error:
-                failures.append(FetchFailure(skill.name, error))
-                unstored = unstored or skill.name
-                fetching.cancel()
-                return
-            fetched[skill.name] = replace(candidate, files={})
-            if scans:
-                unscanned.append(skill)
-            elif failure := self._untrusted(skill):
-                failures.append(failure)
-            else:
-                write(skill.name, candidate.files)
-            if run.is_over:
-                fetching.cancel()
-
-        for skill in needed:
-            if skill.name not in missing and (
-                failure := self._untrusted(skill) or await self._unclean(skill)
-            ):
-                failures.append(failure)
-        failed = {failure.what for failure in failures}
-        for name in [one for one in steps if one not in missing and one not in failed]:
-            write(name)
-        with anyio.CancelScope() as fetching:
-            if missing and not run.is_over:
-                failures += await self.upstream.fetch_pinned(
-                    tuple(missing.values()), write_fetched, option=self.workspace.option
-                )
-        for skill in unscanned:
-            if failure := self._untrusted(skill) or await self._unclean(skill):
-                failures.append(failure)
-            else:
-                write(skill.name)
-        failed = {failure.what for failure in failures}
-        for name in [one for one in steps if one not in failed]:
-            if unstored:
-                error = SourceError(f"{name}: not tried, for the same reason as {unstored}")
-                failures.append(FetchFailure(name, error))
-            elif run.is_over:
-                write(name)  # It is not tried, and reported so.
-        return failures
-
-    def _untrusted(self, skill: LockedSkill) -> FetchFailure | None:
-        """The failure of a stored skill that a required publisher or the signer in the lock did not sign.
-
-        The lock alone proves nothing, and the files may have been stored from another source.
-        """
-        is_asked = (
-            self.upstream.publishers_for(skill)
-            or self.upstream.policy_files.current(self.upstream.base).policy.given
-        )
-        if skill.signer == NO_SIGNER and not is_asked:
-            return None
         try:
-            stored = self._kept_candidate(skill)
+            made = [fetched.get(skill.name) or self._kept(skill) for skill in run.accepted]
         except SkillwireError as error:
-            return FetchFailure(skill.name, error)
-        if refusal := self.upstream.refusal(stored):
-            return refusal
-        actual = stored.skill.signer
-        if skill.signer == NO_SIGNER or confirms_signer(skill.signer, actual):
-            return None
-        words = (
-            f"{skill.name}: skillwire.lock says that it is {signer_words(skill.signer)}, and it is "
-            f"{signer_words(actual)}: it is not installed"
-        )
-        return FetchFailure(skill.name, VerificationError(words, uri=skill.name))
+            return str(error)
+        # The set was shown with its tools and scripts, and agreed to with them.
+        return await self._record([(one, ALL_GRANTS) for one in made])
 
-    async def _unclean(self, skill: LockedSkill) -> FetchFailure | None:
-        """The failure of a stored skill that the policy refuses for what scanners find in it."""
-        if not self.upstream.policy_files.current(self.upstream.base).policy.thresholds:
-            return None
-        scanned = await self.upstream.scanned(self._kept_candidate(skill))
-        return scanned if isinstance(scanned, FetchFailure) else None
-
-    def _kept_candidate(self, skill: LockedSkill) -> Candidate:
+    def stored(self, skill: LockedSkill) -> Candidate:
         """A version whose bytes are stored here, checked again."""
         content = self.workspace.versions.content(skill)
         return make_candidate(
@@ -457,7 +440,7 @@ class Installer:
 
     def _kept(self, skill: LockedSkill) -> Candidate:
         """A version as it was installed, from the stored copies and verified again."""
-        candidate = self._kept_candidate(skill)
+        candidate = self.stored(skill)
         if candidate.skill.digest != skill.digest:
             raise VerificationError(
                 f"the stored version of {skill.name} is damaged: it is not used", uri=skill.name
@@ -495,3 +478,105 @@ class Installer:
 
 def _only_current(made: Plan) -> Plan:
     return Plan(tuple(step for step in made.steps if step.act is StepKind.CURRENT))
+
+
+class _Writing:
+    """The folders of a plan, each written as soon as its skill has arrived, while others are fetched."""
+
+    def __init__(self, tool: Installer, run: PlanRun) -> None:
+        self._tool = tool
+        self._run = run
+        self._rules = tool.upstream.rules
+        self._store = tool.workspace.versions
+        self._steps: dict[str, list[Step]] = {}
+        for step in run.made.writes:
+            self._steps.setdefault(step.name, []).append(step)
+        self._fetching = anyio.CancelScope()
+        self._unstored = ""
+        self._unscanned: list[LockedSkill] = []
+        self.fetched: dict[str, Candidate] = {}
+        """What was fetched and stored, without its files."""
+        self.failures: list[FetchFailure] = []
+        """The skills that could not be fetched or verified, or that are refused."""
+
+    async def write_all(self) -> None:
+        needed = self._run.made.needs_content()
+        missing = [skill for skill in needed if not self._store.has(skill)]
+        absent = {skill.name for skill in missing}
+        for skill in needed:
+            if skill.name not in absent and (failure := await self._stored_failure(skill)):
+                self.failures.append(failure)
+        for name in self._left():
+            if name not in absent:
+                self._write(name)
+        with self._fetching:
+            if missing and not self._run.fatal:
+                self.failures += await self._tool.upstream.fetch_pinned(
+                    missing, self._take, option=self._tool.workspace.option
+                )
+        for skill in self._unscanned:
+            if failure := await self._stored_failure(skill):
+                self.failures.append(failure)
+            else:
+                self._write(skill.name)
+        for name in self._left():
+            if self._unstored:
+                error = SourceError(f"{name}: not tried, for the same reason as {self._unstored}")
+                self.failures.append(FetchFailure(name, error))
+            elif self._run.fatal:
+                self._write(name)  # It is not tried, and reported so.
+
+    def _left(self) -> list[str]:
+        failed = {failure.what for failure in self.failures}
+        return [name for name in self._steps if name not in failed]
+
+    def _write(self, name: str, files: Mapping[str, bytes] | None = None) -> None:
+        for step in self._steps.pop(name):
+            self._run.write(step, files)
+
+    def _take(self, candidate: Candidate) -> None:
+        """A skill has arrived: store it, and write it unless it has to be scanned first."""
+        skill, is_scanned_first = candidate.skill, self._rules.scans
+        if failure := self._failure(skill, candidate, before_scan=is_scanned_first):
+            self.failures.append(failure)
+            return
+        try:
+            self._store.keep(candidate.blobs())
+        except SkillwireError as error:
+            self.failures.append(FetchFailure(skill.name, error))
+            self._unstored = self._unstored or skill.name
+            self._fetching.cancel()
+            return
+        self.fetched[skill.name] = replace(candidate, files={})
+        if is_scanned_first:
+            self._unscanned.append(skill)
+        else:
+            self._write(skill.name, candidate.files)
+        if self._run.fatal:
+            self._fetching.cancel()
+
+    async def _stored_failure(self, skill: LockedSkill) -> FetchFailure | None:
+        """Why a stored skill is not installed. Its files may have been stored from another source."""
+        if skill.signer == NO_SIGNER and not self._rules.asks_for_signature(skill):
+            return None
+        try:
+            stored = self._tool.stored(skill)
+        except SkillwireError as error:
+            return FetchFailure(skill.name, error)
+        return self._failure(skill, await self._rules.scan(stored) if self._rules.scans else stored)
+
+    def _failure(
+        self, skill: LockedSkill, candidate: Candidate, *, before_scan: bool = False
+    ) -> FetchFailure | None:
+        """Why a skill is not installed: it is refused, or the signer in the lock did not sign it. The lock
+        alone proves nothing."""
+        if refusal := self._rules.refusal(candidate, before_scan=before_scan):
+            return refusal
+        actual = signer_text(candidate.signature)
+        if skill.signer == NO_SIGNER or confirms_signer(skill.signer, actual):
+            return None
+        words = (
+            f"{skill.name}: skillwire.lock says that it is {signer_words(skill.signer)}, and it is "
+            f"{signer_words(actual)}: it is not installed"
+        )
+        return FetchFailure(skill.name, VerificationError(words, uri=skill.name))

@@ -44,6 +44,7 @@ from skillwire.install.candidates import (
     with_interpreters,
 )
 from skillwire.install.lock import LockedSkill, Pin
+from skillwire.install.source import INSTALLED, Source
 from skillwire.limits import Limits
 from skillwire.net import ArchiveFile, split_skills
 from skillwire.skill import (
@@ -64,9 +65,6 @@ from skillwire.trust import ApprovalMode, VerifiedFile, check_entry
 
 if TYPE_CHECKING:
     from skillwire.trust import Publisher
-
-INSTALLED: Final = "--installed"
-"""How the lock names the skills of installed Python packages as a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,23 +321,21 @@ class ServerSkills:
     limits: Limits
     on_progress: Callable[[str, int, int], None]
 
-    async def fetch(
-        self, wanted: Sequence[tuple[SourceReference, frozenset[str] | None]], urls: Mapping[str, str]
-    ) -> FetchResult:
-        """Every skill that the references mean, with all files. `urls` are of servers that a lock names."""
+    async def fetch(self, sources: Sequence[Source], urls: Mapping[str, str]) -> FetchResult:
+        """Every skill that the sources mean, with all files. `urls` are of servers that a lock names."""
         failures: list[FetchFailure] = []
         async with AsyncExitStack() as stack:
-            host, problems = await self._open(
-                stack, {reference.place: urls.get(reference.place, "") for reference, _ in wanted}
-            )
+            labels = [source.reference.place for source in sources]
+            host, problems = await self._open(stack, {label: urls.get(label, "") for label in labels})
             chosen: list[tuple[HostSkill, str]] = []
-            for reference, names in wanted:
+            for source in sources:
                 try:
-                    found = self._find(host, reference, problems)
+                    found = self._find(host, source.reference, problems)
                 except SkillwireError as error:
-                    failures.append(FetchFailure(reference.text, error))
+                    failures.append(FetchFailure(source.text, error))
                     continue
-                chosen += [(one, reference.text) for one in found if names is None or one.entry.name in names]
+                names = source.names
+                chosen += [(one, source.text) for one in found if names is None or one.entry.name in names]
             candidates: list[Candidate] = []
             failures += await self._read_all(host, chosen, candidates.append, urls)
             return FetchResult(tuple(candidates), tuple(failures))

@@ -27,9 +27,8 @@ from skillwire.clients import CANONICAL_TARGET, BaseDirectories, Scope, agents
 from skillwire.documents import is_list, is_object
 from skillwire.errors import FormatError, SourceError, VerificationError
 from skillwire.files import make_folder, try_lock, write_atomic
-from skillwire.install.lock import Lock, LockedFile, LockedSkill, Pin, format_lock, parse_lock
+from skillwire.install.lock import Lock, LockedFile, LockedSkill, format_lock, parse_lock
 from skillwire.install.plan import MISSING, DiskState, Installation, Link, Obstacle, Tree
-from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.skill import Digest, belongs_to_skill, digest_of, is_plain_path
 
 _MOST_FILES: Final = 20_000
@@ -132,28 +131,6 @@ def knows_modes(folder: Path) -> bool:
 def look_at_all(paths: Mapping[Path, Collection[str]]) -> dict[Path, DiskState]:
     """Return the state of each path; each comes with the files that are pinned there."""
     return {path: look_at(path, pinned) for path, pinned in paths.items()}
-
-
-def lock_folder(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Lock:
-    """A lock of every skill below a folder, as it is on disk; each pin has the path of its own folder.
-
-    A skill that is not valid is an error: `FormatError`, `LimitExceeded` or `VerificationError`.
-    """
-    # Imported here: comparing needs neither.
-    from skillwire.install.candidates import make_candidate, read_folder
-
-    skills: list[LockedSkill] = []
-    for below, files in read_folder(folder, limits=limits).items():
-        path = (folder / below).as_posix()
-        candidate = make_candidate(
-            files,
-            source=str(folder),
-            pin=Pin.make("folder", path=path),
-            expected_name=below.rpartition("/")[2],
-            limits=limits,
-        )
-        skills.append(candidate.skill)
-    return Lock().put(*skills)
 
 
 def _tree(root: str, pinned: Collection[str]) -> Tree | Obstacle:

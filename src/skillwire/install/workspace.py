@@ -16,19 +16,10 @@ from typing import Final
 import platformdirs
 
 from skillwire.clients import BaseDirectories, Scope, agents, detect_agents, find_agents, shares_canonical
-from skillwire.consent import ConsentStore, Key
 from skillwire.errors import FormatError, LimitExceeded, SkillwireError, SourceError, VerificationError
 from skillwire.files import make_folder, read_regular, write_atomic
-from skillwire.host import (
-    LocalDirectory,
-    ServerConfig,
-    default_directories,
-    label_directories,
-    origin_identities,
-    state_paths,
-)
-from skillwire.install.apply import StepResult, StepWriter, recover, write_tree
-from skillwire.install.candidates import Candidate, read_folder
+from skillwire.install.apply import StepResult, recover, write_step, write_tree
+from skillwire.install.candidates import read_folder
 from skillwire.install.lock import LOCK_NAME, Lock, LockedSkill, Pin, format_lock, parse_lock
 from skillwire.install.plan import DiskState, Installation, Plan, Step, StepKind, Tree, plan
 from skillwire.install.state import (
@@ -42,8 +33,8 @@ from skillwire.install.state import (
 )
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import ArchiveFile, write_tar_gz
-from skillwire.skill import Digest, SetDigest, SkillEntry, digest_of, parse_name
-from skillwire.trust import Approval, Grants, Origin, approve, manifest_issues
+from skillwire.skill import Digest, SetDigest, digest_of, parse_name
+from skillwire.trust import manifest_issues
 
 _LOCK_MODE: Final = 0o644
 
@@ -58,10 +49,6 @@ class Workspace:
     lock_file: Path
     links: bool = True
     limits: Limits = DEFAULT_LIMITS
-    versions: VersionStore = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "versions", VersionStore(self.files.versions, self.option))
 
     @classmethod
     def open(
@@ -90,6 +77,11 @@ class Workspace:
     def option(self) -> str:
         """The option by which a command line means this workspace: empty, or ` --user`."""
         return " --user" if self.scope is Scope.USER else ""
+
+    @property
+    def versions(self) -> VersionStore:
+        """The bytes of every version that was installed."""
+        return VersionStore(self.files.versions, self.option)
 
     # The lock file
 
@@ -277,7 +269,7 @@ class Workspace:
                 if step.act is not StepKind.REMOVE
             }
             self.files.write(self.root, state.put(pending))
-        run = PlanRun(self, made, state, StepWriter(on_step=on_step), tuple(accept))
+        run = PlanRun(self, made, state, on_step, tuple(accept))
         try:
             yield run
         except BaseException:
@@ -325,29 +317,35 @@ class Workspace:
         return self.versions.prune({file.digest for version in versions for file in version.skill.files})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlanRun:
     """A plan that is being carried out."""
 
     work: Workspace
     made: Plan
     state: InstallState
-    writer: StepWriter
+    on_step: Callable[[StepResult], None]
     accept: tuple[LockedSkill, ...] = ()
+    outcomes: list[StepResult] = field(default_factory=list[StepResult])
 
     def write(self, step: Step, files: Mapping[str, bytes] | None = None) -> None:
         """Carry out a step, with these files or with those in the version store."""
-        self.writer.write(step, lambda skill: files or self.work.versions.content(skill))
+        if fatal := self.fatal:
+            outcome = StepResult(step, f"not tried: {fatal}", fatal=fatal)
+        else:
+            outcome = write_step(step, lambda skill: files or self.work.versions.content(skill))
+        self.outcomes.append(outcome)
+        self.on_step(outcome)
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more is written: the disk is full or cannot be written at all."""
-        return bool(self.writer.fatal)
+    def fatal(self) -> str:
+        """Why nothing more is written: the disk is full or cannot be written at all."""
+        return self.outcomes[-1].fatal if self.outcomes else ""
 
     @property
     def accepted(self) -> tuple[LockedSkill, ...]:
         """The skills that the user has just approved and that are installed now."""
-        outcomes = self.writer.outcomes
+        outcomes = self.outcomes
         there = {one.step.name for one in outcomes if one.done}
         there |= {step.name for step in self.made.steps if step.act is StepKind.CURRENT}
         bad = {one.step.name for one in outcomes if not one.done}
@@ -356,7 +354,7 @@ class PlanRun:
 
     def finish(self, *, going_back: bool = False) -> tuple[tuple[StepResult, ...], InstallState]:
         """Record what is installed where."""
-        work, outcomes = self.work, tuple(self.writer.outcomes)
+        work, outcomes = self.work, tuple(self.outcomes)
         placed = dict(_noted(self.made, self.state))
         for outcome in outcomes:
             step = outcome.step
@@ -395,56 +393,6 @@ def _only_modes_differ(act: StepKind, found: DiskState, skill: LockedSkill | Non
         and isinstance(found, Tree)
         and found.digest == skill.digest
     )
-
-
-_HOW = "install"
-
-
-@dataclass(frozen=True, slots=True)
-class HostApprovals:
-    """Records installations as approvals. `servers` are the configured ones, by label."""
-
-    servers: Mapping[str, ServerConfig]
-    file: Path | None = None
-    """Where approvals are stored; by default where every host stores them."""
-
-    async def __call__(self, workspace: Workspace, installed: Sequence[tuple[Candidate, Grants]], /) -> None:
-        """Store the approvals of these, all or none."""
-        directories = _project_directories(workspace) if workspace.scope is Scope.PROJECT else []
-        places = [(directory.path.resolve(), directory.origin) for directory in directories]
-        folders: dict[tuple[str, ...], set[Path]] = {}
-        servers = {Origin.mcp(label): config for label, config in self.servers.items()}
-        store = ConsentStore(self.file or state_paths().approvals)
-        store.bind(origin_identities(servers, directories))
-        approved: dict[Key, tuple[Approval, SkillEntry]] = {}
-        for candidate, given in installed:
-            powers = candidate.skill.powers
-            # What a skill does not ask for is not granted to it either.
-            grants = Grants(
-                allowed_tools=given.allowed_tools and bool(powers.allowed_tools),
-                execute_code=given.execute_code and bool(powers.scripts),
-            )
-            origin = Origin.mcp(label) if (label := candidate.skill.pin.get("server")) else None
-            # A host that does not know the server asks when it does.
-            if candidate.entry is not None and origin in servers:
-                given_to = approve(candidate.entry, origin, grants=grants)
-                approved[store.key(origin, candidate.entry.uri)] = (given_to, candidate.entry)
-            targets = candidate.skill.targets
-            if targets not in folders:
-                folders[targets] = set(workspace.folders(Lock((candidate.skill,))).values())
-            for place, local_origin in places:
-                if place in folders[targets]:
-                    entry = candidate.local_entry
-                    local = approve(entry, local_origin, grants=grants)
-                    approved[store.key(local_origin, entry.uri)] = (local, entry)
-        if approved:
-            await store.approve_all(approved, how=_HOW)
-
-
-def _project_directories(workspace: Workspace) -> list[LocalDirectory]:
-    """The directories of the project that a host reads."""
-    usual = default_directories(workspace.places.project, workspace.places.home)
-    return [one for one in label_directories(usual, ()) if not one.origin.is_own]
 
 
 def content_of(workspace: Workspace, skill: LockedSkill) -> dict[str, bytes]:

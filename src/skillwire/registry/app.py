@@ -39,18 +39,17 @@ from skillwire.errors import (
 from skillwire.host.policies import SIGNATURE_SUFFIX
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.registry.access import (
-    ADMIN_PATH,
     ALL,
     NOBODY,
     PREFIX,
     Access,
-    Administration,
     RegistryCaller,
     Role,
+    RoleMissing,
     Subject,
-    namespace_of,
     token_hash,
 )
+from skillwire.registry.administration import ADMIN_PATH, Administration
 from skillwire.registry.endpoints import (
     FEED_PATH,
     OCI_PATH,
@@ -60,7 +59,7 @@ from skillwire.registry.endpoints import (
     SiteEndpoint,
     namespaces_in,
 )
-from skillwire.registry.publications import PUBLISH_PATH, Publication, parse_publication
+from skillwire.registry.publications import PUBLISH_PATH, Publication, Published, parse_publication
 from skillwire.registry.publishing import Publishing
 from skillwire.registry.queries import SkillQueries, View
 from skillwire.registry.source import Feed, StoreSource
@@ -248,6 +247,7 @@ _STATUS: Final[tuple[tuple[type[SkillwireError], int], ...]] = (
     (VersionConflict, 409),
     (LimitExceeded, 413),
     (PolicyRefused, 403),
+    (RoleMissing, 403),
     (RefusedByPolicy, 422),
     (FormatError, 422),
 )
@@ -412,21 +412,10 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
         if await self._refuse_write(caller, scope, send):
             return
         draft, contents = await self._parts(caller, scope, receive)
-        if not caller.may(Role.READ, draft.namespace):
-            raise SkillNotFound(f"there is no namespace {draft.namespace}")
-        if not caller.may(Role.PUBLISH, draft.namespace):
-            await respond_json(scope, send, 403, {"error": f"you may not publish to {draft.namespace}"})
+        done = await self._write(partial(self._publishing.accept, draft, contents, caller=caller))
+        if not isinstance(done, Published):
+            await respond_json(scope, send, 202, {"missing": done})
             return
-        if contents:
-            listed = {file.digest for file in draft.files}
-            await self._write(
-                partial(self._publishing.upload, draft.namespace, contents, listed=listed, by=caller.name)
-            )
-        missing = await self._write(partial(self._publishing.missing, draft, by=caller.name))
-        if missing:
-            await respond_json(scope, send, 202, {"missing": missing})
-            return
-        done = await self._write(partial(self._publishing.publish, draft, by=caller.name))
         self._published += done.is_new
         body = {"namespace": done.namespace, "name": done.name, **done.as_json()}
         await respond_json(scope, send, 201 if done.is_new else 200, body)
@@ -445,12 +434,7 @@ class RegistryApp(HttpFrontend[RegistryCaller, View]):
         if not isinstance(command, str) or not isinstance(arguments, dict):
             raise _bad_request("a command and its arguments are missing")
         given = cast("dict[str, object]", arguments)
-        where = namespace_of(command, given)
-        if not caller.may(Role.ADMIN, where):
-            place = "every namespace" if where == ALL else where
-            await respond_json(scope, send, 403, {"error": f"this needs the role admin in {shown(place)}"})
-            return
-        run = partial(self._administration.run, command, given, by=caller.name)
+        run = partial(self._administration.run, command, given, caller=caller)
         answer = await self._write(run, self._administrators)
         await respond_json(scope, send, 200, answer)
 

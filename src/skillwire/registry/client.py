@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,7 +23,8 @@ from skillwire.errors import (
     SourceError,
     VersionConflict,
 )
-from skillwire.registry.access import ADMIN_PATH
+from skillwire.registry.access import operator
+from skillwire.registry.administration import ADMIN_PATH
 from skillwire.registry.publications import (
     PUBLISH_PATH,
     FileRow,
@@ -187,12 +188,13 @@ def publish_to_store(
     rules: PublishRules | None = None,
 ) -> Published:
     """Publish into a store that this machine can reach. Every call may block."""
-    publishing = Publishing(store, rules=rules)
+    publishing, caller, by_digest = Publishing(store, rules=rules), operator(by), folder.by_digest
     draft = publication_of(namespace, folder.version, channel, folder.rows, promote=promote, expect=expect)
-    missing = set(publishing.missing(draft, by=by))
-    contents = [data for digest, data in folder.by_digest.items() if digest in missing]
-    publishing.upload(namespace, contents, by=by)
-    return publishing.publish(draft, by=by)
+
+    def send(batch: Sequence[str]) -> Published | Sequence[str]:
+        return publishing.accept(draft, [by_digest[digest] for digest in batch], caller=caller)
+
+    return _send_missing(by_digest, send, store.place)
 
 
 def publish_over_http(
@@ -220,17 +222,29 @@ def publish_over_http(
     }
     by_digest = folder.by_digest
     headers = _bearer(token)
-    batch: list[str] = []
     with httpx.Client(timeout=60, follow_redirects=False, verify=_has_tls(target)) as client:
-        for _ in range(len(by_digest) + _ATTEMPTS):
+
+        def send(batch: Sequence[str]) -> Published | Sequence[str]:
             form: list[tuple[str, Any]] = [("manifest", (None, json.dumps(manifest)))]
             form += [("file", (digest, by_digest[digest], "application/octet-stream")) for digest in batch]
             response = _post(client, target, headers, form)
             answer = _answer(response, target)
-            if response.status_code != 202:
-                return _published(answer)
-            batch = _next_batch(answer.get("missing"), by_digest)
-    raise SourceError(f"{redact_url(target)} asks for the same files again: nothing was published")
+            return _published(answer) if response.status_code != 202 else _digests(answer.get("missing"))
+
+        return _send_missing(by_digest, send, redact_url(target))
+
+
+def _send_missing(
+    by_digest: Mapping[str, bytes], send: Callable[[Sequence[str]], Published | Sequence[str]], place: str
+) -> Published:
+    """Send the files that a registry says are missing, in batches, until the version is published."""
+    batch: Sequence[str] = ()
+    for _ in range(len(by_digest) + _ATTEMPTS):
+        answer = send(batch)
+        if isinstance(answer, Published):
+            return answer
+        batch = _next_batch(answer, by_digest)
+    raise SourceError(f"{place} asks for the same files again: nothing was published")
 
 
 def administrate(
@@ -296,11 +310,16 @@ def _pause(asked: str, attempt: int) -> float:
     return min(_LONGEST_PAUSE, least * 1.5 ** (attempt - 1)) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
-def _next_batch(missing: object, by_digest: Mapping[str, bytes]) -> list[str]:
+def _digests(missing: object) -> list[str]:
+    given = cast("list[object]", missing) if isinstance(missing, list) else []
+    return [digest for digest in given if isinstance(digest, str)]
+
+
+def _next_batch(missing: Sequence[str], by_digest: Mapping[str, bytes]) -> list[str]:
     batch: list[str] = []
     size = 0
-    for digest in cast("list[object]", missing) if isinstance(missing, list) else []:
-        if isinstance(digest, str) and digest in by_digest:
+    for digest in missing:
+        if digest in by_digest:
             size += len(by_digest[digest])
             if batch and size > _BATCH_BYTES:
                 break

@@ -36,7 +36,6 @@ from skillwire.trust import (
     Policy,
     PolicyLayer,
     Purpose,
-    Scan,
     SignatureVerdict,
     admit,
     check_entry,
@@ -109,38 +108,37 @@ class PublishRules:
         deciding = [one for one in policy.scanners if one.key in policy.thresholds]
         self._scans.run(policy, deciding, files)
 
-    def check(self, draft: Publication, name: str, bundle: bytes | None) -> None:
-        """Raise `PolicyRefused` for a version that the policy does not let be published."""
+    def signature_of(self, draft: Publication, bundle: bytes | None) -> SignatureVerdict | None:
+        """Who signed a version, according to the policy; `None` without one."""
         loaded = self._policy_files.current()
-        if loaded.policy.given:
-            files = {file.path: file.digest for file in draft.files}
-            signature = check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
-            scans = self._scans.known(loaded.policy, _entry(draft, name))
-            _admit(draft, name, loaded.policy, signature, scans)
+        if not loaded.policy.given:
+            return None
+        files = {file.path: file.digest for file in draft.files}
+        return check_signature(files, bundle, loaded.publishers, now=datetime.now(UTC))
 
-
-def check_revoked(draft: Publication, name: str, revoked: Mapping[str, str]) -> None:
-    """Raise `PolicyRefused` for a version that has one of these digests, each with its reason."""
-    if revoked:
-        layer = PolicyLayer(kind=LayerKind.MACHINE, place="", name="of this registry", revoked=revoked)
-        _admit(draft, name, Policy((layer,)))
-
-
-def _admit(
-    draft: Publication,
-    name: str,
-    policy: Policy,
-    signature: SignatureVerdict | None = None,
-    scans: Mapping[str, Scan] | None = None,
-) -> None:
-    entry = _entry(draft, name)
-    origin, source = Origin.mcp("registry"), f"registry:{OWN_REGISTRY}"
-    candidate = AdmissionRequest(
-        origin=origin, entry=entry, signature=signature, scans=scans, policy=policy, sources=(source,)
-    )
-    decision = admit(candidate, Purpose.INSTALL)
-    log_decision(decision, skill=f"{draft.namespace}/{name}", origin=origin, act="publish")
-    require(decision, entry.uri, origin)
+    def check(
+        self, draft: Publication, name: str, signature: SignatureVerdict | None, revoked: Mapping[str, str]
+    ) -> None:
+        """Raise `PolicyRefused` for a version that the policy does not let be published, or that has one of
+        the revoked digests, each with its reason."""
+        layers = self._policy_files.current().policy.given
+        if revoked:
+            layers += (
+                PolicyLayer(kind=LayerKind.MACHINE, place="", name="of this registry", revoked=revoked),
+            )
+        entry, policy = _entry(draft, name), Policy(layers)
+        origin, source = Origin.mcp("registry"), f"registry:{OWN_REGISTRY}"
+        candidate = AdmissionRequest(
+            origin=origin,
+            entry=entry,
+            signature=signature,
+            scans=self._scans.known(policy, entry),
+            policy=policy,
+            sources=(source,),
+        )
+        decision = admit(candidate, Purpose.INSTALL)
+        log_decision(decision, skill=f"{draft.namespace}/{name}", origin=origin, act="publish")
+        require(decision, entry.uri, origin)
 
 
 def root_uri(namespace: str, name: str, version: str | None = None) -> SkillUri:

@@ -7,7 +7,8 @@ can publish, and thereby read, a file that only others sent by naming its digest
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,21 +28,21 @@ from skillwire.errors import (
 )
 from skillwire.limits import DEFAULT_LIMITS, Limits
 from skillwire.net import archive_file, write_tar_gz
+from skillwire.registry.access import RegistryCaller, Role, RoleMissing
 from skillwire.registry.audit import record
-from skillwire.registry.endpoints import revoked_digests
 from skillwire.registry.publications import (
     Publication,
     Published,
     PublishRules,
     UploadRow,
     VersionRow,
-    check_revoked,
     checked_channel,
     checked_namespace,
     refused,
     revoked_error,
 )
 from skillwire.registry.queries import counted_text
+from skillwire.registry.revocations import revoked_digests
 from skillwire.registry.schema import (
     blobs,
     channels,
@@ -63,6 +64,31 @@ from skillwire.trust import SIGNATURE_FILE, Publisher, check_signature
 STABLE: Final = "stable"
 
 
+@dataclass(frozen=True, slots=True)
+class RequiredSigner:
+    """Who must sign what is published in a namespace: by a key, or by a root of certificates, in PEM."""
+
+    name: str
+    key: bytes | None = None
+    root: bytes | None = None
+
+    @property
+    def publisher(self) -> Publisher:
+        return Publisher.from_pem(self.name, key=self.key, root=self.root)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewVersion:
+    """A draft that was checked, with what is stored of it besides its files."""
+
+    draft: Publication
+    frontmatter: Mapping[str, object]
+    text_terms: Mapping[str, int]
+    signer: str
+    archive: Digest
+    published_by: str
+
+
 class Publishing:
     """Writes to a store. Every call may block."""
 
@@ -73,6 +99,20 @@ class Publishing:
         self._store = store
         self._rules = rules or PublishRules()
         self._limits = limits
+
+    def accept(
+        self, draft: Publication, contents: Sequence[bytes], *, caller: RegistryCaller
+    ) -> Published | list[Digest]:
+        """Store some files of a version, and publish it once all are there. Until then, returns the digests
+        of those that are missing."""
+        namespace, by = draft.namespace, caller.name
+        if not caller.may(Role.READ, namespace):
+            raise SkillNotFound(f"there is no namespace {namespace}")
+        if not caller.may(Role.PUBLISH, namespace):
+            raise RoleMissing(f"you may not publish to {namespace}")
+        if contents:
+            self.upload(namespace, contents, listed={file.digest for file in draft.files}, by=by)
+        return self.missing(draft, by=by) or self.publish(draft, by=by)
 
     def missing(self, draft: Publication, *, by: str) -> list[Digest]:
         """The digests of files that have to be sent before the draft can be published."""
@@ -135,21 +175,24 @@ class Publishing:
             skill_md = self._data(connection, draft, SKILL_FILE) or b""
             frontmatter = self._checked(connection, draft, skill_md)
             name = str(frontmatter["name"])
-            self._rules.check(draft, name, self._data(connection, draft, SIGNATURE_FILE))
-            signer = self._signer(connection, draft)
-            archive = self._archive_digest(connection, draft)
-            text_terms = body_terms(searched_text(skill_md))
+            signature = self._rules.signature_of(draft, self._data(connection, draft, SIGNATURE_FILE))
+            new = _NewVersion(
+                draft=draft,
+                frontmatter=frontmatter,
+                text_terms=body_terms(searched_text(skill_md)),
+                signer=self._signer(connection, draft),
+                archive=self._archive_digest(connection, draft),
+                published_by=by,
+            )
             self._store.take_turn(connection)
             _require_files(connection, draft, by)  # Nothing is deleted from here on, and nothing revoked.
             digests = [draft.set_digest, *(file.digest for file in draft.files)]
-            check_revoked(draft, name, revoked_digests(connection, digests))
+            self._rules.check(draft, name, signature, revoked_digests(connection, digests))
             skill = _skill_id(connection, draft.namespace, name)
             version = self._same_version(connection, skill, name, draft)
             is_new = version is None
             if version is None:
-                version = self._add_version(
-                    connection, skill, draft, frontmatter, text_terms, signer, archive, by
-                )
+                version = self._add_version(connection, skill, new)
             was = current_version(connection, draft.channel, draft.namespace, name)
             if draft.expect is not None and was != draft.expect:
                 raise VersionConflict(
@@ -169,13 +212,20 @@ class Publishing:
                 )
             )
             if is_new or moved:
-                details: JsonObject = {"set": draft.set_digest, "signer": signer}
+                details: JsonObject = {"set": draft.set_digest, "signer": new.signer}
                 if moved:
                     details["channel"] = draft.channel
                 record(connection, by, "publish", f"{draft.namespace}/{name}@{draft.version}", details)
             listed = draft.version if moved else was
             return Published(
-                draft.namespace, name, draft.version, draft.set_digest, signer, is_new, draft.channel, listed
+                draft.namespace,
+                name,
+                draft.version,
+                draft.set_digest,
+                new.signer,
+                is_new,
+                draft.channel,
+                listed,
             )
 
     def _same_version(self, connection: Connection, skill: int, name: str, draft: Publication) -> int | None:
@@ -308,18 +358,17 @@ class Publishing:
         name: str,
         *,
         quota_bytes: int | None = None,
-        signer: tuple[str, bytes | None, bytes | None] | None = None,
+        signer: RequiredSigner | None = None,
         by: str,
     ) -> None:
-        """Create a namespace, or change its quota or who must sign (a name, a key and a root in PEM)."""
+        """Create a namespace, or change its quota or who must sign."""
         values: dict[str, object] = {}
         if quota_bytes is not None:
             values["quota_bytes"] = quota_bytes
         if signer is not None:
-            Publisher.from_pem(signer[0], key=signer[1], root=signer[2])
-            values["signer_name"] = signer[0]
-            values["signer_key"] = signer[1].decode() if signer[1] else None
-            values["signer_root"] = signer[2].decode() if signer[2] else None
+            values["signer_name"] = signer.publisher.name
+            values["signer_key"] = signer.key.decode() if signer.key else None
+            values["signer_root"] = signer.root.decode() if signer.root else None
         with self._store.writing() as connection:
             self._store.take_turn(connection)
             self._insert(connection, namespaces, name=checked_namespace(name))
@@ -356,7 +405,7 @@ class Publishing:
         row = _namespace(connection, draft.namespace)
         if row.signer_name is None:
             return ""
-        publisher = Publisher.from_pem(
+        required = RequiredSigner(
             row.signer_name,
             key=row.signer_key.encode() if row.signer_key else None,
             root=row.signer_root.encode() if row.signer_root else None,
@@ -364,7 +413,7 @@ class Publishing:
         verdict = check_signature(
             {file.path: file.digest for file in draft.files},
             self._data(connection, draft, SIGNATURE_FILE),
-            [publisher],
+            [required.publisher],
             now=datetime.now(UTC),
         )
         if not verdict.is_signed:
@@ -399,30 +448,21 @@ class Publishing:
             write_tar_gz(archive_file(file.path, bytes(data[file.digest])) for file in draft.files)
         )
 
-    def _add_version(
-        self,
-        connection: Connection,
-        skill: int,
-        draft: Publication,
-        frontmatter: Mapping[str, object],
-        text_terms: Mapping[str, int],
-        signer: str,
-        archive: Digest,
-        by: str,
-    ) -> int:
+    def _add_version(self, connection: Connection, skill: int, new: _NewVersion) -> int:
+        draft = new.draft
         manifest = [[file.path, file.digest, file.size] for file in draft.files]
         inserted = connection.execute(
             versions.insert().values(
                 skill_id=skill,
                 version=draft.version,
                 set_digest=draft.set_digest,
-                frontmatter=json.dumps(frontmatter, ensure_ascii=False),
+                frontmatter=json.dumps(new.frontmatter, ensure_ascii=False),
                 manifest=json.dumps(manifest, ensure_ascii=False),
-                text_terms=counted_text(text_terms),
+                text_terms=counted_text(new.text_terms),
                 size=sum(file.size for file in draft.files),
-                archive_digest=archive,
-                signer=signer,
-                published_by=by,
+                archive_digest=new.archive,
+                signer=new.signer,
+                published_by=new.published_by,
                 published_at=now(),
             )
         )

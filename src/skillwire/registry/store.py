@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -61,6 +61,7 @@ CALL_SECONDS: Final = 5.0
 LONG_SECONDS: Final = 3600.0
 """How long a statement may take that handles everything at once: a migration, or the end of a restore."""
 
+_PARAMETERS: Final = 400
 _READERS: Final = 10
 _WRITERS: Final = 4
 # Writers take turns: the last of a queue may have to wait for those before it.
@@ -435,6 +436,11 @@ def _parse_url(text: str) -> tuple[URL, bool]:
     if several:
         url = url.update_query_dict({"host": several["hosts"].split(",")})
     return url.difference_update_query(["listen"]).set(drivername=driver), listen == "on"
+
+
+def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The values in parts: databases limit the number of parameters of a query."""
+    return (values[start : start + _PARAMETERS] for start in range(0, len(values), _PARAMETERS))
 
 
 class SharedConsent:

@@ -202,6 +202,8 @@ def _report_notice(report: InstallReport) -> Notice:
     ]
     parts += [f"{step.name}: {step.act.words}, left unchanged." for step in report.stopped]
     parts += [f"Not installed: {failure.error}" for failure in (*report.refused, *report.failures)]
+    if report.unrecorded:
+        parts.append(f"Hosts will ask again: the approval cannot be stored ({report.unrecorded}).")
     return Notice(" ".join(parts) or "There was nothing to do.", is_problem=not report.is_whole)
 
 

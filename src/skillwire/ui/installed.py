@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         LockedFile,
         LockedSkill,
         Plan,
+        Proposal,
         Version,
     )
 
@@ -133,7 +134,7 @@ class InstalledSkills:
         except SkillwireError as error:
             return InstalledScope(name, lock_file, problem=str(error))
         skills = tuple(
-            replace(self._skill(name, skill, state, made), refused=tool.upstream.locked_words(skill))
+            replace(self._skill(name, skill, state, made), refused=tool.upstream.rules.locked_words(skill))
             for skill in lock.skills
         )
         return InstalledScope(name, lock_file, skills, tool.unaccepted(state, made), made.is_done)
@@ -180,18 +181,16 @@ class InstalledSkills:
     async def update(self, scope: str, name: str, digest: str, given: Grants) -> InstallReport:
         """Install a version, if the source still has the one that was shown."""
 
-        async def action(tool: Installer) -> InstallReport:
-            proposal = await tool.propose_updates([name])
+        async def decide(proposal: Proposal) -> Mapping[str, Grants]:
             for failure in proposal.failures:
                 raise failure.error
             [candidate] = proposal.candidates or [None]
             if candidate is None or candidate.skill.digest != digest:
                 raise RefusedByPolicy(f"{name} is not what was shown: its source changed; look at it again")
             before = proposal.before.get(candidate.name)
-            grants = candidate.skill.powers.grants_after(before.powers if before else None, given)
-            return await tool.install([candidate], {candidate.name: grants})
+            return {name: candidate.skill.powers.grants_after(before.powers if before else None, given)}
 
-        report = await self._run(scope, action)
+        report = await self._run(scope, lambda tool: tool.update(decide, names=[name]))
         self._checks.pop((scope, name), None)
         return report
 
