@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
 import skillwire
+from skillwire.consent import PersonTerminal
 
 
 class Ended(NamedTuple):
@@ -83,33 +86,57 @@ def new_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-class Person:
-    """A person at a terminal of this process: gives these answers, the last one again and again. What is
-    shown to them is on standard error, where a test sees it."""
+class _Shown(io.StringIO):
+    """What is shown to a person, which goes to standard error, where a test sees it."""
 
-    def __init__(self, *answers: str) -> None:
-        self._answers = list(answers)
+    def write(self, text: str, /) -> int:
+        sys.stderr.write(text)
+        return super().write(text)
 
-    @property
-    def screen(self) -> TextIO:
-        return sys.stderr
 
-    def forget_typed_ahead(self) -> None:
-        pass
+Answer: TypeAlias = str | Callable[[str], str]
+"""What is typed; or a function that is called while the question is open, with all that was shown so far, and
+returns what is typed."""
+
+
+class Person(PersonTerminal):
+    """A person at a terminal of this process, who gives these answers, the last one again and again."""
+
+    def __init__(self, *answers: Answer) -> None:
+        import pty
+
+        self._keyboard, terminal = pty.openpty()
+        self._shown = _Shown()
+        super().__init__(os.fdopen(terminal, encoding="utf-8"), self._shown)
+        self._next = list(answers)
+
+    def type(self, text: str) -> None:
+        """Type a line; Enter need not be written, and Ctrl-D takes its place."""
+        os.write(self._keyboard, (text if text.endswith(("\n", "\x04")) else f"{text}\n").encode())
 
     async def answer(self) -> str:
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        said = self._next.pop(0) if len(self._next) > 1 else self._next[0]
+        self.type(said if isinstance(said, str) else said(self._shown.getvalue()))
+        return await super().answer()
+
+    def leave(self) -> None:
+        self._answers.close()
+        os.close(self._keyboard)
 
 
 @contextmanager
-def person(*answers: str) -> Generator[None]:
+def person(*answers: Answer) -> Generator[Person]:
     """For as long as this lasts, a person is there to be asked."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skillwire.cli.host_options.person_terminal", lambda: Person(*answers))
-        yield
+    one = Person(*answers)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("skillwire.cli.host_options.person_terminal", lambda: one)
+            yield one
+    finally:
+        one.leave()
 
 
-def as_person(run: Run, *words: object, answers: tuple[str, ...] = ("y",)) -> Ended:
+def as_person(run: Run, *words: object, answers: tuple[Answer, ...] = ("y",)) -> Ended:
     """A command that a person runs, who answers with these lines what they are asked."""
     with person(*answers):
         return run(*words)
