@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
@@ -53,3 +53,10 @@ def _skip(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
+async def until_answered(ask: Callable[[], Awaitable[object]]) -> None:
+    """Ask again and again until the answer is true."""
+    with anyio.fail_after(PATIENCE):
+        while not await ask():  # noqa: ASYNC110
+            await anyio.sleep(0.02)

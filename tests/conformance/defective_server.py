@@ -1,13 +1,16 @@
 """The clean server with switches: each defect breaks one rule, and is known by the rule that it breaks.
 
-`python defective_server.py NAME` serves a defect over stdio, `NAME --http` over HTTP; `clean` has none.
+`python -m conformance.defective_server NAME` serves a defect over stdio, and `clean` has none. `serving_http`
+serves one over HTTP, in the event loop of the test.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import sys
-from typing import Any
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
@@ -19,7 +22,7 @@ from conformance.defects_methods import method_defects
 from conformance.defects_protocol import protocol_defects
 from conformance.switches import Defect
 
-__all__ = ["DEFECTS", "LEGACY", "MODERN", "make_server"]
+__all__ = ["DEFECTS", "LEGACY", "MODERN", "make_server", "serve_stdio", "serving_http"]
 
 DEFECTS: dict[str, Defect] = {
     defect.name: defect
@@ -62,17 +65,26 @@ async def serve_stdio(server: CleanServer) -> None:
         tasks.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def serving_http(server: CleanServer) -> AsyncGenerator[str]:
+    """The URL of a server until the end of the block. uvicorn runs it, without anything of Skillwire."""
+    import uvicorn
+
+    class Uvicorn(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    # With an explicit protocol: asyncio sets TCP_NODELAY only if it knows that this is TCP.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        running = Uvicorn(uvicorn.Config(server, log_level="critical", lifespan="off", ws="none"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.serve, [listening])
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+            running.should_exit = True
+
+
 if __name__ == "__main__":
-    wanted = make_server(sys.argv[1])
-    if "--http" in sys.argv:
-        import uvicorn
-
-        class Announcing(uvicorn.Server):
-            async def startup(self, sockets: Any = None) -> None:
-                await super().startup(sockets)
-                port = self.servers[0].sockets[0].getsockname()[1]
-                print(f"http://127.0.0.1:{port}/mcp", file=sys.stderr, flush=True)
-
-        Announcing(uvicorn.Config(wanted, port=0, log_level="critical", lifespan="off")).run()
-    else:
-        anyio.run(serve_stdio, wanted)
+    anyio.run(serve_stdio, make_server(sys.argv[1]))

@@ -20,6 +20,7 @@ from conformance.defective_server import make_server
 from skillwire.conformance.verify import parse_target
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
+from timeless import without_waiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
 
@@ -35,6 +36,7 @@ def silent_for(*methods: str) -> CleanServer:
     return server
 
 
+@without_waiting
 @pytest.mark.parametrize(("method", "revision"), [("initialize", LEGACY), ("server/discover", MODERN)])
 async def test_silence_on_one_revision_is_a_failure_to_verify_and_not_a_pass(
     method: str, revision: str
@@ -45,6 +47,7 @@ async def test_silence_on_one_revision_is_a_failure_to_verify_and_not_a_pass(
     assert "--timeout" in str(caught.value)
 
 
+@without_waiting
 async def test_a_silent_revision_does_not_keep_the_other_one_from_being_verified_alone() -> None:
     report = await skillwire.verify(silent_for("server/discover"), revisions=[LEGACY], limits=QUICK)
     assert report.findings == ()

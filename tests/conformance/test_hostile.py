@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,14 +17,16 @@ from skillwire.conformance import as_json, as_junit, as_text
 from skillwire.conformance.checks import MOST_PER_RULE
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
+from timeless import without_waiting
+from waiting import pass_time
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
 
 QUICK = replace(DEFAULT_LIMITS, call_seconds=0.5, connect_seconds=0.5)
-MUTE = "import time; time.sleep(60)"
+MUTE = "import signal; signal.pause()"
 GARBAGE = "while True: print('x' * 1000, flush=True)"
 NO_LINE_ENDS = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
-DEAF = "import os, time; os.close(0); time.sleep(60)"
+DEAF = "import os, signal; os.close(0); signal.pause()"
 # Its child keeps standard output open: only writing to it shows that it has ended.
 EXITS_AFTER_THE_FIRST_ANSWER = """
 import json, os, subprocess, sys
@@ -71,12 +74,26 @@ async def test_a_failed_write_to_a_server_that_has_ended_is_reported_with_its_ex
 
 
 @pytest.mark.process
-async def test_a_stray_line_on_standard_output_is_named_when_no_answer_comes() -> None:
-    program = "import time; print('Starting server', flush=True); time.sleep(60)"
-    with pytest.raises(SourceError) as caught:
-        await skillwire.verify([sys.executable, "-c", program], limits=replace(QUICK, call_seconds=1.5))
-    assert "not a message: `Starting server`" in str(caught.value)
-    assert "write logs to standard error" in str(caught.value)
+async def test_a_stray_line_on_standard_output_is_named_when_no_answer_comes(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, signal, sys; sys.stdin.readline(); print('Starting server', flush=True); "
+        "pathlib.Path('written').touch(); signal.pause()"
+    )
+    failed = ""
+
+    async def pass_deadlines() -> None:
+        while True:
+            await pass_time(DEFAULT_LIMITS.call_seconds, once=(tmp_path / "written").exists)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pass_deadlines)
+        try:
+            await skillwire.verify([sys.executable, "-c", program], directory=str(tmp_path))
+        except SourceError as error:
+            failed = str(error)
+        tasks.cancel_scope.cancel()
+    assert "not a message: `Starting server`" in failed
+    assert "write logs to standard error" in failed
 
 
 @pytest.mark.process
@@ -86,6 +103,7 @@ async def test_json_nested_too_deep_over_stdio_is_named_and_not_waited_for() -> 
         await skillwire.verify([sys.executable, "-c", program], limits=DEFAULT_LIMITS)
 
 
+@without_waiting
 async def test_a_server_that_falls_silent_is_asked_no_more() -> None:
     asked: list[str] = []
 
@@ -101,7 +119,7 @@ async def test_a_server_that_falls_silent_is_asked_no_more() -> None:
     assert len(asked) < 20
 
 
-@pytest.mark.slow
+@without_waiting
 async def test_a_server_that_answers_too_slowly_as_a_whole_is_given_up() -> None:
     async def slow(_server: CleanServer, _method: str, _params: Json, answer: Json) -> Json:
         await anyio.sleep(0.2)

@@ -11,7 +11,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 
 import skillwire
-from interop.processes import SKILLWIRE, listening
+from interop.processes import SKILLWIRE
 from served import serving_http
 from skillwire import FunctionSource, SkillServer, SkillsExtension, add_skills
 
@@ -27,8 +27,9 @@ def checked(report: skillwire.Report) -> list[tuple[int, int]]:
 
 @pytest.mark.process
 @pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "ENT-3", "LST-1", "LST-2", "GET-1", "DIR-1", "RD-2")
-@pytest.mark.parametrize("options", [[], ["--page-size", "2"], ["--unlisted", "incident-report/*"]])
-async def test_skillwire_serve_has_no_finding_over_stdio(options: list[str]) -> None:
+async def test_skillwire_serve_has_no_finding_over_stdio() -> None:
+    """With pages and an unlisted skill, which change what is asked."""
+    options = ("--page-size", "2", "--unlisted", "incident-report/*")
     report = await skillwire.verify([*SKILLWIRE, "serve", str(SKILLS), *options])
     assert report.findings == ()
     assert checked(report) == CHECKED
@@ -36,22 +37,18 @@ async def test_skillwire_serve_has_no_finding_over_stdio(options: list[str]) -> 
 
 @pytest.mark.process
 @pytest.mark.requirement("CAP-4", "RD-1", "DIR-2", "DIR-3", "FMT-7")
-@pytest.mark.parametrize("options", [[], ["--stateless"]])
-async def test_skillwire_serve_has_no_finding_over_http(options: list[str]) -> None:
-    with listening([*SKILLWIRE, "serve", str(SKILLS), "--http", "127.0.0.1:0", *options]) as url:
-        report = await skillwire.verify(url)
-    assert report.findings == ()
-    assert checked(report) == CHECKED
-
-
-@pytest.mark.process
-async def test_a_token_is_sent(tmp_path: Path) -> None:
+async def test_skillwire_serve_has_no_finding_over_http_with_a_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open-sesame")
     with serving_http(SKILLS, "--token-file", tmp_path / "token") as (url, _):
         report = await skillwire.verify(url, token="open-sesame")
         assert report.findings == ()
+        assert checked(report) == CHECKED
         with pytest.raises(skillwire.SourceError, match="HTTP 401"):
             await skillwire.verify(url, token="guess")
+
+
+def stateless() -> object:
+    return SkillServer(SKILLS).http_app(stateless=True)
 
 
 def low_level() -> object:
@@ -71,7 +68,7 @@ def fast_mcp() -> object:
     return server
 
 
-@pytest.mark.parametrize("make", [lambda: SkillServer(SKILLS), low_level, mcp_server, fast_mcp])
+@pytest.mark.parametrize("make", [lambda: SkillServer(SKILLS), stateless, low_level, mcp_server, fast_mcp])
 async def test_a_server_object_is_verified_in_this_process(make: Any) -> None:
     report = await skillwire.verify(make())
     assert report.findings == ()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
+from conformance.defective_server import make_server, serving_http
 from skillwire.conformance import RULES as ALL_RULES
 
 pytest_plugins = ["pytester"]
@@ -20,9 +23,21 @@ TESTS = Path(__file__).parent.parent
 PLAIN = ("-p", "no:cacheprovider")
 
 
-def server(name: str) -> str:
-    """The command of a server with this defect."""
-    return f"env PYTHONPATH={TESTS} {sys.executable} -m conformance.defective_server {name}"
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Options for a run without the other plugins of this environment, which take longer than the run."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    return (*PLAIN, "-p", "skillwire.pytest_plugin")
+
+
+@pytest.fixture(scope="module")
+def url() -> Generator[str]:
+    """Where a server listens whose digests are wrong."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving_http(make_server("digest-wrong"))) as url,
+    ):
+        yield url
 
 
 def test_the_plugin_is_installed_with_the_package() -> None:
@@ -30,51 +45,52 @@ def test_the_plugin_is_installed_with_the_package() -> None:
     assert found == ["skillwire.pytest_plugin"]
 
 
-def test_a_server_gets_one_test_for_each_rule(pytester: pytest.Pytester) -> None:
-    done = pytester.runpytest_subprocess(*PLAIN, "--skillwire-verify", server("digest-wrong"))
+def test_a_server_gets_one_test_for_each_rule(pytester: pytest.Pytester, alone: tuple[str, ...]) -> None:
+    command = f"env PYTHONPATH={TESTS} {sys.executable} -m conformance.defective_server digest-wrong"
+    done = pytester.runpytest_subprocess(*alone, "--skillwire-verify", command)
     done.assert_outcomes(passed=len(RULES) - 1, failed=1)
     done.stdout.fnmatch_lines(["*ENT-3/digest*skill://atlas/logo.bin*", "*skills.extensions*#*"])
     assert done.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_rules_are_chosen_and_left_out_like_any_test(pytester: pytest.Pytester) -> None:
-    target = ("--skillwire-verify", server("digest-wrong"))
-    chosen = pytester.runpytest_subprocess(*PLAIN, *target, "-k", "LST-1", "-v")
-    assert chosen.parseoutcomes()["passed"] == sum(rule.requirement == "LST-1" for rule in RULES)
-    ignored = pytester.runpytest_subprocess(*PLAIN, *target, "--skillwire-ignore", "ENT-3")
-    ignored.assert_outcomes(passed=sum(rule.requirement != "ENT-3" for rule in RULES))
-    wrong = pytester.runpytest_subprocess(*PLAIN, *target, "--skillwire-ignore", "NO-1")
+def test_rules_are_chosen_and_left_out_like_any_test(
+    pytester: pytest.Pytester, alone: tuple[str, ...], url: str
+) -> None:
+    target = ("--skillwire-verify", url)
+    options = ("--skillwire-ignore", "ENT-3", "-k", "LST-1 or ENT-3", "-v")
+    done = pytester.runpytest_subprocess(*alone, *target, *options)
+    done.assert_outcomes(
+        passed=sum(rule.requirement == "LST-1" for rule in RULES),
+        deselected=sum(rule.requirement not in ("LST-1", "ENT-3") for rule in RULES),
+    )
+    wrong = pytester.runpytest_subprocess(*alone, *target, "--skillwire-ignore", "NO-1")
     wrong.stderr.fnmatch_lines(["*--skillwire-ignore: NO-1 is not a rule*"])
 
 
-def test_a_server_that_cannot_be_verified_fails_once(pytester: pytest.Pytester) -> None:
-    done = pytester.runpytest_subprocess(*PLAIN, "--skillwire-verify", "http://127.0.0.1:9/mcp")
+def test_a_server_that_cannot_be_verified_fails_once(
+    pytester: pytest.Pytester, alone: tuple[str, ...]
+) -> None:
+    done = pytester.runpytest_subprocess(*alone, "--skillwire-verify", "http://127.0.0.1:9/mcp")
     done.assert_outcomes(failed=1, skipped=len(RULES) - 1)
     done.stdout.fnmatch_lines(["*nothing answers at 127.0.0.1:9*start the server*"])
 
 
-def test_a_run_without_the_option_imports_little_of_skillwire(pytester: pytest.Pytester) -> None:
+def test_fixtures_serve_and_load_a_skill_and_nothing_is_imported_before_they_are_used(
+    pytester: pytest.Pytester,
+) -> None:
     pytester.makepyfile(
         """
         import sys
+
+        import anyio
+
+        TEXT = "---\\nname: hello\\ndescription: Say hello. Use when somebody arrives.\\n---\\n# Say hello\\n"
 
         def test_nothing_is_imported():
             ours = {name for name in sys.modules if name.startswith("skillwire")}
             assert not ours & {"skillwire.conformance", "skillwire.host", "skillwire.server"}
             assert "skillwire.pytest_plugin" in ours
             assert "mcp" not in sys.modules
-        """
-    )
-    done = pytester.runpytest_subprocess(*PLAIN)
-    done.assert_outcomes(passed=1)
-
-
-def test_the_fixtures_serve_and_load_a_skill(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import anyio
-
-        TEXT = "---\\nname: hello\\ndescription: Say hello. Use when somebody arrives.\\n---\\n# Say hello\\n"
 
         def test_a_skill_is_served_and_loaded(skill_server, skill_host):
             server = skill_server({"hello/SKILL.md": TEXT})
@@ -86,5 +102,6 @@ def test_the_fixtures_serve_and_load_a_skill(pytester: pytest.Pytester) -> None:
             assert anyio.run(load) == ["skill://hello/SKILL.md"]
         """
     )
-    done = pytester.runpytest_subprocess(*PLAIN)
-    done.assert_outcomes(passed=1)
+    # In the order of the file, whatever the plugins of this environment would do.
+    done = pytester.runpytest_subprocess(*PLAIN, "-p", "no:random_order")
+    done.assert_outcomes(passed=2)

@@ -16,6 +16,7 @@ from skillwire.conformance.messages import TooManyValues, parse_message, same_js
 from skillwire.conformance.rules import Violation
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
+from timeless import without_waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -160,7 +161,7 @@ async def test_a_finding_shows_the_exchange_that_proves_it() -> None:
     assert "asked: resources/read" in as_junit(report)
 
 
-@pytest.mark.slow
+@without_waiting
 @pytest.mark.parametrize("name", ["mute", "digest-wrong", "get-without-ttl", "no-when", "html-error"])
 async def test_findings_of_every_area_have_an_exchange(name: str) -> None:
     limits = replace(DEFAULT_LIMITS, call_seconds=1)

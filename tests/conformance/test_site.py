@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,15 +15,15 @@ import httpx2
 import pytest
 
 from command_line import Run
+from folder_server import in_thread
 from install.samples import skill_md
 from install.workspaces import write_skill
-from served import serving_http
+from skillwire import SkillServer
 from skillwire.conformance import Level, SiteReport, site_json, site_text, verify_site
 from skillwire.errors import SourceError
 from skillwire.net import ArchiveFile, write_tar_gz
 from skillwire.skill import digest_of
 from skillwire.sources.wellknown import SCHEMA
-from terminals import SKILLWIRE
 
 SITE = "https://example.org"
 BASE = f"{SITE}/.well-known/agent-skills/"
@@ -165,41 +164,31 @@ async def test_what_is_not_the_url_of_a_site_is_refused_without_its_secrets(url:
     assert "SECRET" not in str(refused.value)
 
 
-def verify(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [SKILLWIRE, "verify", *words], capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-@pytest.mark.process
-def test_our_own_site_passes_and_a_token_reaches_it(tmp_path: Path) -> None:
+def test_our_own_site_passes_and_a_token_reaches_it(tmp_path: Path, run: Run) -> None:
     write_skill(tmp_path / "skills", "notes", {"scripts/run.sh": "#!/bin/sh\n"})
-    (tmp_path / "token").write_text("open-sesame")
-    words = [tmp_path / "skills", "--well-known", "--token-file", tmp_path / "token"]
-    with serving_http(*words) as (url, _):
-        site = url.removesuffix("/mcp")
-        bearer = ["--header", "Authorization: Bearer open-sesame"]
-        done = verify(site, *bearer)
-        assert done.returncode == 0, done.stderr
-        assert "1 listed, 1 fetched and compared" in done.stdout
-        document = json.loads(verify(site, "--json", *bearer).stdout)
+    app = SkillServer(tmp_path / "skills").http_app(token="open-sesame", well_known=True)
+    bearer = ["--header", "Authorization: Bearer open-sesame"]
+    with in_thread(app) as site:
+        done = run("verify", site, *bearer)
+        assert done.code == 0, done.err
+        assert "1 listed, 1 fetched and compared" in done.out
+        document = run("verify", site, "--json", *bearer).document
         assert (document["ok"], document["discovery"], document["findings"]) == (True, "0.2.0", [])
-        assert verify(url, *bearer).returncode == 0
-        refused = verify("--as", "site", site)
-        assert refused.returncode == 2
-        assert "401" in refused.stderr
-        both = verify(site, "--only", "ENT-3", *bearer)
-        assert both.returncode == 2
-        assert "--only is for MCP servers" in both.stderr
+        assert run("verify", f"{site}/mcp", *bearer).code == 0
+        refused = run("verify", "--as", "site", site)
+        assert refused.code == 2
+        assert "401" in refused.err
+        both = run("verify", site, "--only", "ENT-3", *bearer)
+        assert both.code == 2
+        assert "--only is for MCP servers" in both.err
 
 
-@pytest.mark.process
-def test_a_url_without_a_path_that_has_no_index_is_checked_as_a_server(tmp_path: Path) -> None:
+def test_a_url_without_a_path_that_has_no_index_is_checked_as_a_server(tmp_path: Path, run: Run) -> None:
     write_skill(tmp_path / "skills", "notes")
-    with serving_http(tmp_path / "skills") as (url, _):
-        done = verify(url.removesuffix("/mcp"))
-    assert done.returncode == 2
-    assert "No index of skills was found" in done.stderr
+    with in_thread(SkillServer(tmp_path / "skills").http_app()) as url:
+        done = run("verify", url)
+    assert done.code == 2
+    assert "No index of skills was found" in done.err
 
 
 @pytest.fixture

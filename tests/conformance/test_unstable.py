@@ -1,96 +1,110 @@
 """Findings do not depend on the network, on the load of the machine, or on chance.
 
-Each run goes through a relay that does what HTTP and TCP allow. `SKILLWIRE_LONG_TESTS=1` makes 50 runs of 5.
+Each run goes through a relay that does, at every chance, what HTTP and TCP allow.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
+import random
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
 
 import skillwire
 from conformance.clean_server import REFUNDS, CleanServer, Json
-from conformance.defective_server import make_server
-from interop.processes import listening
+from conformance.defective_server import make_server, serving_http
 from skillwire.conformance import as_json, as_text, combine
-from skillwire.limits import DEFAULT_LIMITS
+from timeless import without_waiting
 
 pytestmark = pytest.mark.anyio
 
-RUNS = 50 if os.environ.get("SKILLWIRE_LONG_TESTS") else 5
 TESTS = Path(__file__).parent.parent
-COMMAND = [sys.executable, "-m", "conformance.defective_server"]
-Pass = Callable[[anyio.abc.ByteReceiveStream, anyio.abc.ByteSendStream], Awaitable[None]]
+ANSWERED = 2
+MOST_TURNS = 30
 
 
-async def closes_when_idle(source: anyio.abc.ByteReceiveStream, target: anyio.abc.ByteSendStream) -> None:
-    """Closes a connection on which nothing was sent for 20 ms after an answer."""
-    answered = False
-    while True:
-        data = b""
-        with anyio.move_on_after(0.02 if answered else None):
-            data = await source.receive()
-        if not data:
-            raise anyio.EndOfStream
-        answered = True
-        await target.send(data)
+@dataclass
+class Relay:
+    """One connection through a relay."""
+
+    client: anyio.abc.SocketStream
+    server: anyio.abc.SocketStream
+    chance: random.Random
+    answered: int = 0
+
+    async def ask(self) -> None:
+        """Pass on what the client sends."""
+        while True:
+            await self.server.send(await self.client.receive())
+
+    async def answer(self) -> None:
+        """Pass on what the server sends."""
+        while True:
+            await self.client.send(await self.server.receive())
+            self.answered += 1
 
 
-async def delays(source: anyio.abc.ByteReceiveStream, target: anyio.abc.ByteSendStream) -> None:
-    while True:
-        data = await source.receive()
-        await anyio.sleep(0.01)
-        await target.send(data)
+class Closing(Relay):
+    """Closes a connection when a third request is on its way, as a server may that ends idle ones."""
+
+    async def ask(self) -> None:
+        while True:
+            data = await self.client.receive()
+            if self.answered >= ANSWERED:
+                raise anyio.EndOfStream
+            await self.server.send(data)
 
 
-async def splits(source: anyio.abc.ByteReceiveStream, target: anyio.abc.ByteSendStream) -> None:
-    while True:
-        data = await source.receive()
-        third = max(1, len(data) // 3)
-        for start in range(0, len(data), third):
-            await target.send(data[start : start + third])
-            await anyio.lowlevel.checkpoint()
+class Late(Relay):
+    """Holds each answer for some turns of the event loop, so that answers come in another order, as from a
+    machine that is busy."""
+
+    async def answer(self) -> None:
+        while True:
+            data = await self.server.receive()
+            for _ in range(self.chance.randrange(MOST_TURNS)):
+                await anyio.lowlevel.checkpoint()
+            await self.client.send(data)
 
 
-async def passes(source: anyio.abc.ByteReceiveStream, target: anyio.abc.ByteSendStream) -> None:
-    while True:
-        await target.send(await source.receive())
+class Splitting(Relay):
+    """Sends each answer in three pieces."""
+
+    async def answer(self) -> None:
+        while True:
+            data = await self.server.receive()
+            third = max(1, len(data) // 3)
+            for start in range(0, len(data), third):
+                await self.client.send(data[start : start + third])
+                await anyio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
-async def relay(url: str, back: Pass) -> AsyncGenerator[str]:
-    """A relay in front of a server; `back` passes on what the server sends."""
+async def relayed(url: str, kind: Callable[..., Relay], seed: int) -> AsyncGenerator[str]:
+    """The URL of a relay in front of a server."""
     parts = urlsplit(url)
+    chance = random.Random(seed)
 
-    async def one_way(
-        way: Pass,
-        source: anyio.abc.ByteReceiveStream,
-        target: anyio.abc.ByteSendStream,
-        scope: anyio.CancelScope,
-    ) -> None:
+    async def one_way(way: Callable[[], object], scope: anyio.CancelScope) -> None:
         try:
-            await way(source, target)
+            await way()  # type: ignore[misc]
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             scope.cancel()
 
     async def handle(client: anyio.abc.SocketStream) -> None:
-        async with (
-            client,
-            await anyio.connect_tcp(parts.hostname or "", parts.port or 0) as server,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(one_way, passes, client, server, tasks.cancel_scope)
-            tasks.start_soon(one_way, back, server, client, tasks.cancel_scope)
+        server = await anyio.connect_tcp(parts.hostname or "", parts.port or 0)
+        async with client, server, anyio.create_task_group() as tasks:
+            relay = kind(client, server, chance)
+            tasks.start_soon(one_way, relay.ask, tasks.cancel_scope)
+            tasks.start_soon(one_way, relay.answer, tasks.cancel_scope)
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
@@ -100,49 +114,25 @@ async def relay(url: str, back: Pass) -> AsyncGenerator[str]:
         tasks.cancel_scope.cancel()
 
 
-@contextmanager
-def busy(loops: int) -> Iterator[None]:
-    """Processes that use all the processor time they get."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-
-
 def findings(report: skillwire.Report) -> list[str]:
     return [str(finding) for finding in report.findings]
 
 
 @pytest.mark.slow
-@pytest.mark.process
 @pytest.mark.parametrize(
-    ("back", "server"),
-    [(closes_when_idle, "clean"), (closes_when_idle, "digest-wrong"), (delays, "clean"), (splits, "clean")],
+    ("kind", "name", "seed"),
+    [(Closing, "clean", 0), (Closing, "digest-wrong", 0), (Splitting, "clean", 0)]
+    + [(Late, "clean", seed) for seed in range(3)],
 )
-async def test_every_run_through_a_relay_gives_the_same_report(
-    back: Pass, server: str, monkeypatch: pytest.MonkeyPatch
+async def test_through_a_relay_the_report_is_the_same(
+    kind: Callable[..., Relay], name: str, seed: int
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    with listening([*COMMAND, server, "--http"]) as url:
-        direct = await skillwire.verify(url)
-        async with relay(url, back) as through:
-            reports = [await skillwire.verify(through) for _ in range(RUNS)]
-    assert bool(direct.findings) == (server != "clean")
-    assert all(findings(report) == findings(direct) for report in reports)
-    assert all(report.passing == () for report in reports)
-
-
-@pytest.mark.slow
-@pytest.mark.process
-async def test_every_run_on_a_busy_machine_gives_the_same_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    with busy(2), listening([*COMMAND, "clean", "--http"]) as url:
-        for _ in range(RUNS):
-            assert findings(await skillwire.verify(url)) == []
-        assert findings(await skillwire.verify([*COMMAND, "clean"], env={"PYTHONPATH": str(TESTS)})) == []
+    direct = await skillwire.verify(make_server(name))
+    async with serving_http(make_server(name)) as url, relayed(url, kind, seed) as through:
+        report = await skillwire.verify(through)
+    assert bool(direct.findings) == (name != "clean")
+    assert findings(report) == findings(direct)
+    assert report.passing == ()
 
 
 def fails_once(how: Callable[[Json], Json | None], *, always: bool = False) -> CleanServer:
@@ -180,10 +170,11 @@ SPOILED: dict[str, tuple[Callable[[Json], Json | None], str, str]] = {
 }
 
 
+@without_waiting
 @pytest.mark.parametrize("name", SPOILED)
 async def test_what_fails_once_is_a_remark(name: str) -> None:
     how, says, _ = SPOILED[name]
-    report = await skillwire.verify(fails_once(how), limits=replace(DEFAULT_LIMITS, call_seconds=2))
+    report = await skillwire.verify(fails_once(how))
     assert (report.findings, report.failures()) == ((), ())
     [remark] = report.passing
     assert says in remark
@@ -191,11 +182,11 @@ async def test_what_fails_once_is_a_remark(name: str) -> None:
     assert '"ok": true' in as_json(report)
 
 
+@without_waiting
 @pytest.mark.parametrize("name", SPOILED)
 async def test_what_fails_again_is_a_finding(name: str) -> None:
     how, _, rule = SPOILED[name]
-    limits = replace(DEFAULT_LIMITS, call_seconds=1)
-    report = await skillwire.verify(fails_once(how, always=True), limits=limits)
+    report = await skillwire.verify(fails_once(how, always=True))
     assert rule in {finding.rule for finding in report.findings}
     assert report.passing == ()
 

@@ -11,31 +11,52 @@ import pytest
 
 import skillwire
 from conformance.clean_server import CleanServer
-from conformance.defective_server import DEFECTS, LEGACY, MODERN, make_server
+from conformance.defective_server import DEFECTS, LEGACY, MODERN, make_server, serving_http
 from conformance.defects_consistency import consistency_defects
 from conformance.switches import Defect
-from interop.processes import listening
 from skillwire.conformance import RULES, Level
 from skillwire.conformance.rules import AREAS
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from timeless import without_waiting
 
-PATIENT = Limits(call_seconds=120)
-"""For servers in processes of their own, on a busy machine."""
 pytestmark = pytest.mark.anyio
 
-TESTS = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "conformance.defective_server"]
-ENV = {"PYTHONPATH": str(TESTS)}
-IN_PROCESS = sorted(name for name, defect in DEFECTS.items() if defect.transport == "app")
+ENV = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+NOT_QUICK = (
+    "CAP-4",
+    "accepted",
+    "before-list",
+    "changing",
+    "concurrent",
+    "lossy",
+    "neighbor",
+    "no-params",
+    "opening",
+    "order",
+)
+"""Requirements and parts of rules whose defects show on the older revision, on both together, or only when
+something is asked again, at once, or near a real URI."""
+
+
+def is_whole(defect: Defect) -> bool:
+    """Whether a defect shows in a whole check only."""
+    requirement, _, part = defect.rule.partition("/")
+    return requirement in NOT_QUICK or part in NOT_QUICK
+
+
+APP = [defect for defect in DEFECTS.values() if defect.transport == "app"]
+FIRST = {defect.rule.partition("/")[0]: defect for defect in reversed(APP)}
+"""One defect of each requirement."""
+WHOLE = sorted(defect.name for defect in APP if is_whole(defect) or defect in FIRST.values())
+QUICK = sorted({defect.name for defect in APP} - set(WHOLE))
 OVER_STDIO = sorted(name for name, defect in DEFECTS.items() if defect.transport == "stdio")
 OVER_HTTP = ["html-error", "digest-wrong", "list-without-ttl", "stream-ends", "crowded-list"]
 
 
 def limits_for(name: str) -> Limits:
-    """Tight where a defect would otherwise make the test wait or the machine sweat."""
-    if name == "mute":
-        return replace(DEFAULT_LIMITS, call_seconds=1)
+    """Tight where a defect would otherwise make the machine sweat."""
     if name.startswith("ever-more"):
         return replace(DEFAULT_LIMITS, pages=20)
     if name.startswith("huge"):
@@ -56,42 +77,45 @@ async def test_the_clean_server_has_no_finding() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", IN_PROCESS)
+@without_waiting
+@pytest.mark.parametrize("name", WHOLE)
 async def test_a_defect_is_found_under_its_rule_and_no_other(name: str) -> None:
     report = await skillwire.verify(make_server(name), limits=limits_for(name))
     assert rules_in(report) == {DEFECTS[name].rule}, list(map(str, report.findings))
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+async def test_a_defect_is_found_by_a_quick_check_under_its_rule_and_no_other(name: str) -> None:
+    """The checks are the same as those of a whole check, over the observations of one revision."""
+    report = await skillwire.verify(make_server(name), limits=limits_for(name), quick=True)
+    assert rules_in(report) == {DEFECTS[name].rule}, list(map(str, report.findings))
+
+
 @pytest.mark.parametrize("defect", list(consistency_defects()), ids=lambda defect: defect.name)
 async def test_answers_that_disagree_are_found(defect: Defect) -> None:
     server = CleanServer()
     defect.switch_on(server)
-    report = await skillwire.verify(server, limits=replace(DEFAULT_LIMITS, pages=20))
+    limits = replace(DEFAULT_LIMITS, pages=20)
+    report = await skillwire.verify(server, limits=limits, quick=not is_whole(defect))
     assert defect.rule in rules_in(report), list(map(str, report.findings))
 
 
 @pytest.mark.process
-async def test_the_clean_server_has_no_finding_over_stdio() -> None:
-    report = await skillwire.verify([*COMMAND, "clean"], env=ENV)
-    assert report.findings == ()
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("name", [*OVER_STDIO, "digest-wrong", "get-without-ttl"])
+@pytest.mark.parametrize("name", ["clean", "digest-wrong", *OVER_STDIO])
 async def test_a_defect_is_found_over_stdio(name: str) -> None:
     report = await skillwire.verify([*COMMAND, name], env=ENV)
-    assert rules_in(report) == {DEFECTS[name].rule}, list(map(str, report.findings))
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("name", ["clean", *OVER_HTTP])
-async def test_a_defect_is_found_over_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    with listening([*COMMAND, name, "--http"]) as url:
-        report = await skillwire.verify(url, limits=PATIENT)
     expected = set() if name == "clean" else {DEFECTS[name].rule}
     assert rules_in(report) == expected, list(map(str, report.findings))
+    assert [revision.is_supported for revision in report.revisions] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["clean", *OVER_HTTP])
+async def test_a_defect_is_found_over_http(name: str) -> None:
+    async with serving_http(make_server(name)) as url:
+        report = await skillwire.verify(url)
+    expected = set() if name == "clean" else {DEFECTS[name].rule}
+    assert rules_in(report) == expected, list(map(str, report.findings))
+    assert [revision.is_supported for revision in report.revisions] == [True, True]
 
 
 def test_every_rule_has_a_defect() -> None:

@@ -1,6 +1,6 @@
 """A server of the April draft, on the Python SDK: it declares the extension and does not know `skills/list`.
 
-python april_server.py [--declare extensions|experimental|none] [--index KIND] [--no-resources] [--http]
+python april_server.py [--declare extensions|experimental|none] [--index KIND] [--no-resources]
 
 The kinds of index are those of `april_skills.py`, and `none`. Its tool `edit` changes the text of `refunds`
 and the index, and notifies whoever subscribed.
@@ -130,7 +130,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--declare", default="extensions", choices=["extensions", "experimental", "none"])
     parser.add_argument("--index", default="full")
     parser.add_argument("--no-resources", action="store_true")
-    parser.add_argument("--http", action="store_true")
     return parser.parse_args(arguments)
 
 
@@ -139,22 +138,5 @@ async def run_stdio(server: Server[Any]) -> None:
         await server.run(reads, writes, server.create_initialization_options())
 
 
-def run_http(server: Server[Any]) -> None:
-    import socket
-
-    import uvicorn
-
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-    print(f"Serving at http://127.0.0.1:{listening.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
-    config = uvicorn.Config(server.streamable_http_app(), log_level="error", ws="none")
-    uvicorn.Server(config).run(sockets=[listening])
-
-
 if __name__ == "__main__":
-    chosen = parse(sys.argv[1:])
-    if chosen.http:
-        run_http(make_server(chosen))
-    else:
-        anyio.run(run_stdio, make_server(chosen))
+    anyio.run(run_stdio, make_server(parse(sys.argv[1:])))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from folder_server import in_thread
 from interop import april_server, april_skills
 from interop.peers import Peers
 from interop.processes import listening
@@ -18,7 +19,7 @@ from skillwire import ServerConfig, SkillHost
 from skillwire.errors import SkillNotFound
 from skillwire.skill import Dialect
 
-pytestmark = [pytest.mark.peer, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 STYLES = ["spec", "codex", "goose", "gemini", "wayland"]
 REVISIONS = ["auto", "legacy"]
@@ -30,20 +31,34 @@ def python_server(*options: str) -> dict[str, Any]:
     return {"instance": april_server.make_server(april_server.parse([*options]))}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def typescript(peers: Peers, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     data = tmp_path_factory.mktemp("april") / "skills.json"
     data.write_text(april_skills.as_json(), "utf-8")
     return [peers.node, str(peers.root / "april_server.mjs"), str(data)]
 
 
-@pytest.fixture(scope="session")
-def urls(typescript: list[str]) -> Iterator[dict[str, str]]:
-    with listening([*PYTHON, "--http"]) as ours, listening([*typescript, "--http"]) as theirs:
-        yield {"python": ours, "typescript": theirs}
+@pytest.fixture(scope="module")
+def python_url() -> Iterator[str]:
+    app = april_server.make_server(april_server.parse([])).streamable_http_app()
+    with in_thread(app) as url:
+        yield f"{url}/mcp"
 
 
-@pytest.fixture(params=["python stdio", "python http", "typescript stdio", "typescript http"])
+@pytest.fixture(scope="module")
+def typescript_url(typescript: list[str]) -> Iterator[str]:
+    with listening([*typescript, "--http"]) as url:
+        yield url
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("python stdio", marks=pytest.mark.process),
+        "python http",
+        pytest.param("typescript stdio", marks=pytest.mark.peer),
+        pytest.param("typescript http", marks=pytest.mark.peer),
+    ]
+)
 def server(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Where an April server with a full index is."""
     match request.param.split():
@@ -52,7 +67,7 @@ def server(request: pytest.FixtureRequest) -> dict[str, Any]:
         case ["typescript", "stdio"]:
             return {"command": tuple(request.getfixturevalue("typescript"))}
         case words:
-            return {"url": request.getfixturevalue("urls")[words[0]]}
+            return {"url": request.getfixturevalue(f"{words[0]}_url")}
 
 
 def host_with(tmp_path: Path, place: dict[str, Any], *, revision: Any = "auto", **options: Any) -> SkillHost:

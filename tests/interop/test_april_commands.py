@@ -13,9 +13,6 @@ import pytest
 from command_line import Run, approved, as_person, new_user
 from folder_server import in_thread
 from interop.april_server import make_server, parse
-from terminals import Terminal
-
-pytestmark = [pytest.mark.peer, pytest.mark.process]
 
 Server = Callable[..., tuple[str, str]]
 """The option of commands for a server with these options of its own."""
@@ -129,19 +126,16 @@ def test_an_index_skill_is_approved_ahead_as_show_says_and_loads_without_a_termi
     assert as_person(run, "approvals", "import", "approvals.json").code == 4
 
 
-def test_a_question_on_the_terminal_names_and_shows_every_file_that_it_covers(
-    run: Run, server: Server
-) -> None:
-    terminal = Terminal("load", "refunds", *server())
-    terminal.wait_for("Load it?")
+def test_a_question_names_and_shows_every_file_that_it_covers(run: Run, server: Server) -> None:
+    ended = as_person(run, "load", "refunds", *server(), answers=("t", "y"))
+    assert ended.code == 0, ended.err
+    named, _, shown = ended.err.partition("Load it?")
     for path in ("SKILL.md", "references/limits.md", "scripts/run.py"):
-        assert re.search(rf"{path} \(\d+ bytes, sha256:[0-9a-f]{{12}}…\)", terminal.screen), terminal.screen
-    assert "unbindable" not in terminal.screen
-    terminal.type("t\n")
-    terminal.wait_for("──── references/limits.md of refunds; shown, not loaded")
-    terminal.answer("──── scripts/run.py of refunds; shown, not loaded", "y\n")
-    terminal.wait_for("</untrusted_skill")
-    assert terminal.end() == 0
+        assert re.search(rf"{path} \(\d+ bytes, sha256:[0-9a-f]{{12}}…\)", named), named
+    assert "unbindable" not in named
+    for path in ("references/limits.md", "scripts/run.py"):
+        assert f"──── {path} of refunds; shown, not loaded" in shown
+    assert "</untrusted_skill" in ended.out
     assert run("load", "refunds", *server()).code == 0
 
 

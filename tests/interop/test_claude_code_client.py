@@ -17,7 +17,7 @@ import pytest
 from served import serving
 from trees import write_skill
 
-pytestmark = [pytest.mark.process, pytest.mark.peer]
+pytestmark = pytest.mark.process
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

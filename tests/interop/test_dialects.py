@@ -23,7 +23,7 @@ from skillwire.skill import DYNAMIC, Dialect, path_below, skill_root
 from skillwire.wire import EXTENSION_ID
 from trees import write_skill
 
-pytestmark = [pytest.mark.peer, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 HERE = Path(__file__).parent
 
@@ -125,8 +125,15 @@ async def test_a_skill_md_among_plain_resources_is_a_skill_that_nobody_confirmed
         assert loaded.is_dynamic
 
 
-@pytest.fixture(params=["fastmcp provider", "fastmcp extension", "ext-skills", "skillwire"])
-def peer(request: pytest.FixtureRequest, peers: Peers, skills: Path) -> tuple[tuple[str, ...], Dialect]:
+@pytest.fixture(
+    params=[
+        pytest.param("fastmcp provider", marks=pytest.mark.process),
+        pytest.param("fastmcp extension", marks=pytest.mark.process),
+        pytest.param("ext-skills", marks=pytest.mark.peer),
+        pytest.param("skillwire", marks=pytest.mark.process),
+    ]
+)
+def peer(request: pytest.FixtureRequest, skills: Path) -> tuple[tuple[str, ...], Dialect]:
     """The command of a real server, and the dialect that it speaks."""
     match request.param:
         case "fastmcp provider":
@@ -134,6 +141,7 @@ def peer(request: pytest.FixtureRequest, peers: Peers, skills: Path) -> tuple[tu
         case "fastmcp extension":
             return (sys.executable, str(HERE / "fastmcp_peer.py"), str(skills)), Dialect.FINAL
         case "ext-skills":
+            peers: Peers = request.getfixturevalue("peers")
             return (*peers.skills_server, str(skills)), Dialect.FINAL
         case _:
             return (SKILLWIRE, "serve", str(skills)), Dialect.FINAL
@@ -155,6 +163,7 @@ async def test_every_real_peer_is_listed_loaded_and_verified(
                 assert (await host.read_bytes(name, path)).data == (skills / name / path).read_bytes()
 
 
+@pytest.mark.peer
 def test_the_command_line_names_the_dialect_that_answered(
     peer: tuple[tuple[str, ...], Dialect], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

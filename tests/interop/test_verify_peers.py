@@ -17,7 +17,7 @@ from interop.peers import PINS, Peers
 from interop.processes import listening
 from skillwire.limits import DEFAULT_LIMITS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.peer]
+pytestmark = pytest.mark.anyio
 
 # A peer may take long to start on a busy machine, and silence would end the run.
 PATIENT = replace(DEFAULT_LIMITS, call_seconds=300)
@@ -40,6 +40,7 @@ def departures(report: skillwire.Report) -> tuple[set[str], set[str]]:
     return {finding.rule for finding in report.violations}, advice
 
 
+@pytest.mark.peer
 async def test_ext_skills_deviates_as_the_page_says(peers: Peers, folder: Path) -> None:
     pinned, violations, advice = said("@olaservo/ext-skills")
     assert json.loads((PINS / "package.json").read_text())["dependencies"]["@olaservo/ext-skills"] == pinned
@@ -52,6 +53,12 @@ async def test_ext_skills_deviates_as_the_page_says(peers: Peers, folder: Path) 
 async def test_fastmcp_deviates_as_the_page_says(folder: Path) -> None:
     installed, violations, advice = said("fastmcp")
     assert version("fastmcp") == installed
+    report = await skillwire.verify(fastmcp_peer.make_server(str(folder)))
+    assert departures(report) == (violations, advice)
+
+
+@pytest.mark.peer
+async def test_fastmcp_deviates_over_stdio_as_the_page_says(folder: Path) -> None:
+    _, violations, advice = said("fastmcp")
     report = await skillwire.verify([sys.executable, fastmcp_peer.__file__, str(folder)], limits=PATIENT)
     assert departures(report) == (violations, advice)
-    assert departures(await skillwire.verify(fastmcp_peer.make_server(str(folder)))) == (violations, advice)

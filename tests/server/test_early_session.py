@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import anyio.lowlevel
 import pytest
 
 from fast_path_calls import GREETED, PipeClient, folder, greeting, piped, plain
 from skillwire.server import LegacyFeatures, ServerOptions, SkillServer
 from skillwire.server.library import ALL_OFF
 from trees import skill_md, write
+from waiting import until_answered
 
 __all__ = ["folder"]
 
@@ -214,7 +214,10 @@ async def test_a_client_that_has_seen_nothing_is_not_notified_of_a_change(tmp_pa
     async with piped(server) as client:
         await _answers(client, [greeting(), GREETED])
         write(tmp_path / "two/SKILL.md", skill_md("two"))
-        while len(await server.library.entries()) < 2:  # noqa: ASYNC110
-            await anyio.sleep(0.02)
+
+        async def is_seen() -> bool:
+            return len(await server.library.entries()) == 2
+
+        await until_answered(is_seen)
         assert "two" in json.dumps(await client.ask(plain("tools/list")))
         assert not client.is_sdk_used

@@ -38,6 +38,7 @@ from skillwire.server import (
     ViewPool,
 )
 from trees import write_skill
+from waiting import pass_time, until_answered
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
 
@@ -215,9 +216,12 @@ async def serving(kind: str, folder: Path, *, caps: Any = None, **options: Any) 
     product.port = port_of(product.http)
     task = asyncio.ensure_future(product.http.serve())
     try:
-        async with product.client() as client, asyncio.timeout(60):
-            while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        async with product.client() as client:
+
+            async def is_ready() -> bool:
+                return (await client.get("/readyz")).status_code == 200
+
+            await until_answered(is_ready)
         yield product
     finally:
         product.http.stop()
@@ -395,9 +399,11 @@ async def test_bodies_are_bounded_before_they_are_parsed(kind: str, tmp_path: Pa
         # One that takes long to send a large body holds up nobody who sends a small one.
         slow = await Talk.open(product.port)
         slow.writer.write(request(b"x" * 200_000, {**product.bearer("ada"), "Mcp-Method": None})[:150_000])
-        async with asyncio.timeout(60):
-            while await post(b'{"x": "' + b"x" * 100_000 + b'"}') != 503:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+
+        async def is_refused() -> bool:
+            return await post(b'{"x": "' + b"x" * 100_000 + b'"}') == 503
+
+        await until_answered(is_refused)
         assert await product.ask("ada", body("skills/list")) == 200
         slow.close()
 
@@ -430,16 +436,21 @@ async def test_commands_and_manifests_are_bounded_and_parsed_off_the_loop_if_the
 
 @all_products
 async def test_slow_heads_slow_bodies_and_too_many_connections(kind: str, tmp_path: Path) -> None:
-    caps = {"http_head_seconds": 0.5, "http_body_seconds": 0.5, "http_connections_per_address": 6}
+    caps = {"http_head_seconds": 4, "http_body_seconds": 4, "http_connections_per_address": 6}
     async with serving(kind, tmp_path, caps=caps) as product:
+        http = product.http
+        assert http is not None
         silent = await Talk.open(product.port)
         half = await Talk.open(product.port)
         half.writer.write(request(body("skills/list"), {**product.bearer("ada")})[:-5])
+        await pass_time(0, once=lambda: http.connections == 2)
+        await pass_time(4)
         assert (await silent.rest()).startswith(b"HTTP/1.1 408 ")
         assert (await half.rest()).startswith(b"HTTP/1.1 408 ")
         held = [await Talk.open(product.port) for _ in range(12)]
-        answers = await asyncio.gather(*(talk.rest() for talk in held))
-        refused = [answer for answer in answers if answer.startswith(b"HTTP/1.1 503 ")]
+        answers = [asyncio.ensure_future(talk.rest()) for talk in held]
+        await pass_time(4, once=lambda: sum(answer.done() for answer in answers) >= 6)
+        refused = [data for data in await asyncio.gather(*answers) if data.startswith(b"HTTP/1.1 503 ")]
         assert len(refused) >= 6
         assert b"retry-after:" in refused[0].lower()
         assert await product.ask("ada", body("skills/list")) == 200
@@ -455,9 +466,11 @@ async def test_a_caller_who_floods_is_told_to_wait_and_others_are_not(kind: str,
         async with product.stream("olga"), product.stream("olga"):
             assert await product.ask("olga", body("skills/list")) == 429
             assert await product.ask("bob", body("skills/list")) == 200
-        async with asyncio.timeout(60):
-            while await product.ask("olga", body("skills/list")) != 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
+
+        async def is_answered() -> bool:
+            return await product.ask("olga", body("skills/list")) == 200
+
+        await until_answered(is_answered)
 
 
 @all_products
@@ -499,6 +512,7 @@ async def test_a_request_that_comes_while_its_caller_is_revoked_is_refused_and_n
 ) -> None:
     async with serving(kind, tmp_path) as product:
         statuses: set[int] = set()
+        answered = asyncio.Event()
 
         async def keep_asking() -> None:
             headers = {"mcp-protocol-version": "2025-11-25"}
@@ -506,10 +520,10 @@ async def test_a_request_that_comes_while_its_caller_is_revoked_is_refused_and_n
                 while 401 not in statuses:
                     answer = await client.post("/mcp", json=INITIALIZE)
                     statuses.add(answer.status_code)
+                    answered.set()
 
         asking = [asyncio.ensure_future(keep_asking()) for _ in range(4)]
-        while 200 not in statuses:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await answered.wait()
         product.revoke("ada")
         async with asyncio.timeout(60):
             await asyncio.gather(*asking)
@@ -572,7 +586,7 @@ async def test_both_eras_work_and_the_extension_is_conformed_to(kind: str, tmp_p
 
 
 @pytest.mark.slow
-async def test_two_hundred_made_up_values_of_a_passed_header_leave_no_descriptors(tmp_path: Path) -> None:
+async def test_a_hundred_made_up_values_of_a_passed_header_leave_no_descriptors(tmp_path: Path) -> None:
     upstream = SkillServer(tmp_path / "skills", options=ServerOptions(watch=False))
     write_skill(tmp_path / "skills/intro")
     behind = HttpServer(upstream.http_app(), Address("127.0.0.1", 0))
@@ -590,19 +604,19 @@ async def test_two_hundred_made_up_values_of_a_passed_header_leave_no_descriptor
     stack = AsyncExitStack()
     try:
         talk = await stack.enter_async_context(talking(port))
-        for number in range(200):
+        for number in range(100):
             headers: dict[str, str | None] = {"authorization": f"Bearer {token}", "x-up": f"made-up-{number}"}
             status, _, _ = await talk.ask(request(body("server/discover"), headers))
             assert status.split()[1] == b"200"
-            if number % 20 == 19:
+            if number % 10 == 9:
                 counts.append(len(os.listdir("/proc/self/fd")))  # noqa: PTH208
     finally:
         await stack.aclose()
         http.stop()
         behind.stop()
         await asyncio.gather(serving_gateway, task)
-    assert max(counts) - min(counts) < 60, counts
-    assert counts[-1] < counts[0] + 40, counts
+    assert max(counts) - min(counts) < 40, counts
+    assert counts[-1] < counts[0] + 30, counts
 
 
 @asynccontextmanager
@@ -629,18 +643,17 @@ async def many(folder: Path, count: int, **caps: Any) -> AsyncGenerator[tuple[Pr
         store.close()
 
 
-@pytest.mark.slow
-async def test_three_hundred_callers_list_while_one_streams_and_that_one_hears_everything(
+async def test_a_hundred_callers_list_while_one_streams_and_that_one_hears_everything(
     tmp_path: Path,
 ) -> None:
     """More views than are kept: a stream is never evicted, and ends with its permissions."""
-    async with many(tmp_path, 300, http_views=50) as (product, store, names):
+    async with many(tmp_path, 100, http_views=20) as (product, store, names):
         access = Access(store)
         first, second, *others = names
         async with product.stream(first) as reduced, product.stream(second) as revoked:
             for name in others:
                 assert await product.ask(name, body("skills/list")) == 200
-            assert len(product.frontend._pool) <= 50  # pyright: ignore[reportPrivateUsage]
+            assert len(product.frontend._pool) <= 20  # pyright: ignore[reportPrivateUsage]
             product.change()
             await reduced.hear("list_changed")
             await revoked.hear("list_changed")
@@ -667,11 +680,11 @@ async def test_past_the_limit_a_new_stream_is_refused_and_the_open_ones_go_on(tm
 
 
 @pytest.mark.slow
-async def test_a_thousand_sets_of_permissions_with_a_stream_each_hear_of_a_publication(
+async def test_a_hundred_sets_of_permissions_with_a_stream_each_hear_of_a_publication(
     tmp_path: Path,
 ) -> None:
-    count = 1000
-    async with many(tmp_path, count, http_connections_per_address=2_000) as (product, _, names):
+    count = 100
+    async with many(tmp_path, count, http_connections_per_address=2 * count) as (product, _, names):
         talks: list[Talk] = []
 
         async def listen(name: str) -> None:
@@ -714,9 +727,10 @@ async def test_where_anyone_may_read_something_clients_still_learn_how_to_sign_i
                     headers["mcp-name"] = message["params"]["uri"]
             return await client.post("/mcp", json=message, headers=headers)
 
-        async with asyncio.timeout(60):
-            while (await ask("2026-07-28", body("skills/list"))).status_code != 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        async def is_readable() -> bool:
+            return (await ask("2026-07-28", body("skills/list"))).status_code == 200
+
+        await until_answered(is_readable)
         for version in ("2026-07-28", "2025-11-25"):
             for method in ("skills/get", "resources/read", "resources/directory/read"):
                 # Hidden and missing are the same: only the URI decides.

@@ -1,5 +1,5 @@
-"""`skillwire serve --http`: both revisions, who may send requests, what wrong requests get, and how it
-ends."""
+"""A server over HTTP: both revisions, who may send requests, what wrong requests get, and how
+`skillwire serve --http` ends."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import httpx2 as httpx
 import pytest
 
 from clients import both_eras, call, connected, refusal
+from folder_server import in_thread
 from served import INITIALIZE, INITIALIZED, serving, serving_http
 from skillwire import SkillServer, SourceError
 from skillwire.limits import DEFAULT_LIMITS
@@ -43,14 +44,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    with serving_http(folder) as (url, _):
-        yield url
+    with in_thread(SkillServer(folder).http_app()) as url:
+        yield f"{url}/mcp"
 
 
 @pytest.fixture(scope="module")
 def stateless_url(folder: Path) -> Iterator[str]:
-    with serving_http(folder, "--stateless", "--allow-host", "skills.example") as (url, _):
-        yield url
+    app = SkillServer(folder).http_app(stateless=True, allowed_hosts=["skills.example"])
+    with in_thread(app) as url:
+        yield f"{url}/mcp"
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,6 @@ def skills_in(response: httpx.Response) -> int:
     return len(response.json()["result"]["skills"])
 
 
-@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.requirement("CAP-1", "CAP-2", "CAP-4", "LST-2", "RD-2")
 @both_eras
@@ -106,7 +107,6 @@ async def test_a_client_finds_everything_on_both_revisions(
         assert (error.code, error.data) == (-32602, {"uri": "skill://none/x"})
 
 
-@pytest.mark.process
 @pytest.mark.requirement("CAP-4", "LST-2")
 def test_on_the_2025_revisions_the_wire_carries_no_later_fields(url: str, stateless_url: str) -> None:
     base = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
@@ -127,7 +127,6 @@ def test_on_the_2025_revisions_the_wire_carries_no_later_fields(url: str, statel
     assert post(url).json()["result"]["resultType"] == "complete"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("send", "status"),
     [
@@ -154,7 +153,6 @@ def test_a_body_that_is_no_message_is_refused_and_the_server_goes_on(
     assert skills_in(post(url)) == 2
 
 
-@pytest.mark.process
 def test_wrong_methods_types_and_a_uri_of_a_megabyte_are_refused(url: str) -> None:
     def ask(method: str, **params: object) -> dict[str, Any]:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**MODERN, **params}}
@@ -169,7 +167,6 @@ def test_wrong_methods_types_and_a_uri_of_a_megabyte_are_refused(url: str) -> No
     assert skills_in(post(url)) == 2
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "allowed", "refused"),
     [
@@ -194,7 +191,6 @@ def test_host_and_origin_must_be_of_this_machine(
         assert post(url, **{name: value}).status_code in (403, 421), value
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("value", ["skills.example", "skills.example:8443", "localhost"])
 def test_a_host_that_was_allowed_is_accepted_too(stateless_url: str, value: str) -> None:
     assert post(stateless_url, Host=value, Origin=f"https://{value}").status_code == 200

@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 
 from clients import ERAS, both_eras, call, connected, refusal
-from served import serving_http
+from folder_server import in_task
 from skillwire import FunctionSource, LegacyFeatures, SkillServer, SkillsExtension, add_skills
 from skillwire.server import ServerOptions
 from skillwire.wire import EXTENSION_ID
@@ -138,14 +138,13 @@ async def test_a_list_that_depends_on_the_client_is_private(folder: Path) -> Non
             assert (answer["cacheScope"], len(answer["tools"])) == (scope, 0 if mode == "auto" else 2)
 
 
-@pytest.mark.process
 @both_eras
 async def test_over_http_each_client_sees_its_own_tools(folder: Path, version: str) -> None:
-    with serving_http(folder) as (url, _):
+    async with in_task(SkillServer(folder).http_app()) as http:
         mode: Any = ERAS[version]
         async with (
-            plain(url, version) as other,
-            Client(url, mode=mode, extensions=[advertise(EXTENSION_ID)]) as own,
+            plain(http.url, version) as other,
+            Client(http.url, mode=mode, extensions=[advertise(EXTENSION_ID)]) as own,
         ):
             assert (len(await tools_of(other)), len(await tools_of(own))) == (2, 0)
             assert not (await use(other, "load_skill", name="code-review"))[0]

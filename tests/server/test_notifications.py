@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated
 
 from clients import call, refusal
-from served import serving_http
+from folder_server import in_task
 from skillwire import FunctionSource, SkillServer
 from skillwire.server import ServerOptions
 from skillwire.server.notifications import Notifier
 from skillwire.sources import Change
 from trees import skill_md, write, write_skill
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -52,9 +54,6 @@ class Heard:
         self.words.append(word)
         self._changed.set()
         self._changed = anyio.Event()
-
-    async def more(self) -> None:
-        await self._changed.wait()
 
     async def all_of(self, *words: str) -> None:
         """Wait until exactly these were heard, in any order."""
@@ -162,38 +161,38 @@ async def test_a_client_of_2026_07_28_listens_and_is_notified(folder: Path) -> N
     assert announcer_of(server).is_idle
 
 
-@pytest.mark.process
 async def test_both_revisions_are_notified_over_http_and_a_session_that_ends_is_forgotten(
     folder: Path,
 ) -> None:
-    with serving_http(folder) as (url, _):
-        async with legacy(url) as (client, heard), modern(url, "skill://a") as listener:
+    server = SkillServer(folder)
+    numbers = count()
+    async with in_task(server.http_app()) as http:
+        async with legacy(http.url) as (client, heard), modern(http.url, "skill://a") as listener:
             await subscribe(client, "skill://a")
-            # The stream on which the server speaks is opened in the background: change until it is there.
-            with anyio.fail_after(SOON_SECONDS):
-                number = 0
-                while not heard.words or not listener.words:
-                    number += 1
-                    write(folder / "a/refs/x.txt", b"%d" % number)
-                    with anyio.move_on_after(0.5):
-                        await (listener if heard.words else heard).more()
+
+            def both_heard() -> bool:
+                # The stream on which the server speaks is opened in the background: change until it is there.
+                write(folder / "a/refs/x.txt", b"%d" % next(numbers))
+                return bool(heard.words and listener.words)
+
+            await until(both_heard)
             assert {*heard.words, *listener.words} == {"updated skill://a"}
+        await until(lambda: announcer_of(server).is_idle)
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("options", [["--stateless"], ["--no-watch"]])
-async def test_what_cannot_be_delivered_is_not_promised(folder: Path, options: list[str]) -> None:
-    with serving_http(folder, *options) as (url, _):
-        async with legacy(url) as (client, _):
-            capabilities = client.server_capabilities
-            assert capabilities.resources is not None
-            assert not capabilities.resources.subscribe
-            assert not capabilities.resources.list_changed
-            assert capabilities.tools is not None
-            assert not capabilities.tools.list_changed
-            # Clients subscribe to what was never advertised.
-            error = await refusal(client, "resources/subscribe", uri="skill://a")
-            assert error.code == types.METHOD_NOT_FOUND
+@pytest.mark.parametrize(("watch", "stateless"), [(True, True), (False, False)])
+async def test_what_cannot_be_delivered_is_not_promised(folder: Path, watch: bool, stateless: bool) -> None:
+    app = SkillServer(folder, options=ServerOptions(watch=watch)).http_app(stateless=stateless)
+    async with in_task(app) as http, legacy(http.url) as (client, _):
+        capabilities = client.server_capabilities
+        assert capabilities.resources is not None
+        assert not capabilities.resources.subscribe
+        assert not capabilities.resources.list_changed
+        assert capabilities.tools is not None
+        assert not capabilities.tools.list_changed
+        # Clients subscribe to what was never advertised.
+        error = await refusal(client, "resources/subscribe", uri="skill://a")
+        assert error.code == types.METHOD_NOT_FOUND
 
 
 async def test_without_a_watch_nothing_is_promised_on_2026_07_28_either(folder: Path) -> None:

@@ -28,6 +28,7 @@ from skillwire import DirectorySource
 from skillwire.skill import digest_of
 from skillwire.wire import entry_to_wire
 from trees import scanned, skill_md, write_skill
+from waiting import until_answered
 
 pytestmark = [pytest.mark.anyio, pytest.mark.soak]
 
@@ -36,7 +37,6 @@ EDITS = int(os.environ.get("SOAK_EDITS", "500"))
 SEED = int(os.environ.get("SOAK_SEED", "7"))
 STEPS_PER_EDIT = 2
 STEPS_PER_LISTING = 60
-PATIENCE = 60
 FILES = ("SKILL.md", "data.txt", "refs/more.md")
 
 
@@ -284,10 +284,8 @@ async def test_clients_see_only_consistent_states_while_everything_changes() -> 
 async def expect_the_same(client: Client, fresh: DirectorySource) -> None:
     """Soon after the last change the server lists what a fresh scan finds."""
     expected = [entry_to_wire(entry) for entry in fresh.snapshot.entries]
-    listed: list[Any] = []
-    for _ in range(PATIENCE * 4):
-        listed = await list_all(client)
-        if listed == expected:
-            return
-        await anyio.sleep(0.25)
-    assert listed == expected
+
+    async def is_the_same() -> bool:
+        return await list_all(client) == expected
+
+    await until_answered(is_the_same)

@@ -286,8 +286,7 @@ def test_what_was_asked_before_the_end_of_input_is_answered(folder: Path) -> Non
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("handshake", [True, False])
+@pytest.mark.parametrize(("number", "handshake"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
 def test_a_signal_ends_it_cleanly_while_the_input_stays_open(
     folder: Path, number: signal.Signals, handshake: bool
 ) -> None:
