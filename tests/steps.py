@@ -306,7 +306,7 @@ def _run(
     program: _Program, text: Any, at: int, steps: _Steps, *, whole: bool = False, past: int = -1
 ) -> int | None:
     """Where a match that starts there ends; `past` is where it may not. Each way that is tried is a step."""
-    size = len(text)
+    size, taken, left = len(text), 0, steps.most - steps.taken
     is_text = isinstance(text, str)
     # What else to try, last first: the place in the program and in the text, where loops began, and in how
     # many places before that one a repetition may end as well.
@@ -316,7 +316,9 @@ def _run(
         if more:
             others.append((step, at - 1, loops, more - 1))
         while True:
-            steps.take()
+            taken += 1
+            if taken > left:
+                steps.take(taken)
             parts = program[step]
             kind = parts[0]
             if kind == _ONE:
@@ -326,7 +328,7 @@ def _run(
             elif kind == _REPEAT:
                 _, row, least, most, gives_back = parts
                 start, at = at, row(text, at, size if most is None else at + most).end()
-                steps.take(at - start)
+                taken += at - start
                 if at - start < least:
                     break
                 spare = at - start - least
@@ -352,7 +354,9 @@ def _run(
                 _, inner, least, most = parts
                 times = 0
                 while most is None or times < most:
+                    steps.take(taken)
                     end = _run(inner, text, at, steps)
+                    taken, left = 0, steps.most - steps.taken
                     if end is None or (end == at and times >= least):
                         break
                     at, times = end, times + 1
@@ -360,12 +364,16 @@ def _run(
                     break
             elif kind == _AROUND:
                 _, inner, back, is_wanted = parts
+                steps.take(taken)
                 is_there = at >= back and _run(inner, text, at - back, steps) is not None
+                taken, left = 0, steps.most - steps.taken
                 if is_there is not is_wanted:
                     break
             elif at == past or (whole and at != size):
                 break
             else:
+                steps.take(taken)
                 return at
             step += 1
+    steps.take(taken)
     return None

@@ -90,6 +90,8 @@ def misbehave(misdeed: str, method: str) -> None:
 
 def serve(misdeed: str) -> None:
     if misdeed == "stay":  # Even when its input is closed.
+        with open(os.environ["PID"], "w") as stream:  # noqa: PTH123 - pathlib takes long to import
+            stream.write(str(os.getpid()))
         time.sleep(600)
     for line in sys.stdin:
         request = json.loads(line)

@@ -8,6 +8,7 @@ four times its size plus 64 MiB of memory.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -124,8 +125,7 @@ def read_toml(data: Data, *, what: str = "the file", limits: Limits = DEFAULT_LI
 
     _check_size(data, what, limits)
     text = _text(data, strict=False)
-    # A key in quotation marks counts as a part of its key.
-    plain = _TOML_STRING.sub(lambda match: "" if match[0][0] == "#" else '"', text)
+    plain = _without_strings(text)
     most = _most_values(len(text), _BYTES_PER_VALUE, limits)
     values = plain.count(",") + plain.count("=")
     # Each part of a dotted key is a table of its own.
@@ -145,6 +145,19 @@ def read_toml(data: Data, *, what: str = "the file", limits: Limits = DEFAULT_LI
         raise DocumentError(_TOO_DEEP) from None
     except (ValueError, OverflowError):
         raise DocumentError("it has a number or a date that is out of range") from None
+
+
+def _without_strings(text: str) -> str:
+    """A TOML text without its comments, and with a quotation mark for each string: it may be part of a key."""
+    plain = io.StringIO()  # `sub` would hold a list of all pieces.
+    start = 0
+    for match in _TOML_STRING.finditer(text):
+        plain.write(text[start : match.start()])
+        if text[match.start()] != "#":
+            plain.write('"')
+        start = match.end()
+    plain.write(text[start:])
+    return plain.getvalue()
 
 
 def read_yaml(data: Data, *, what: str = "the file", limits: Limits = DEFAULT_LIMITS) -> Any:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from simulator import Simulator, agree, opened
 from skillwire.errors import LimitExceeded, SourceError
+from skillwire.host import ServerConfig
 from skillwire.limits import Limits
+from skillwire.sources.listing import mentioned_skills
 from skillwire.trust import Origin
+from steps import count_steps
+from waiting import pass_time
 
 pytestmark = pytest.mark.anyio
 
 ASKING = {"ask": agree}
-QUICK = {"connect_seconds": 0.3, "call_seconds": 0.3}
 
 
 def honest() -> Simulator:
@@ -127,9 +131,9 @@ async def test_a_server_that_never_answers_delays_nobody_beyond_its_own_deadline
 ) -> None:
     evil = honest()
     evil.never_answer(method)
-    start = time.monotonic()
-    async with opened(tmp_path, evil=evil, shop=honest(), config=QUICK) as host:
-        assert time.monotonic() - start < Limits().connect_seconds
+    # Only the silent one has a short deadline.
+    silent = ServerConfig(instance=evil.server, connect_seconds=0.3, call_seconds=0.3)
+    async with opened(tmp_path, evil=silent, shop=honest()) as host:
         assert [str(skill.origin) for skill in host.skills()] == ["MCP server shop"]
         assert "within 0.3 s" in failures(host)[0]
 
@@ -141,9 +145,11 @@ async def test_a_call_that_is_never_answered_ends_in_a_clear_error(tmp_path: Pat
     evil.skill("refunds")
     evil.never_answer(method)
     name = "refunds" if method == "resources/read" else "skill://unlisted/SKILL.md"
-    async with opened(tmp_path, evil=evil, config=QUICK, host_options=ASKING) as host:
-        with pytest.raises(SourceError, match=f"evil did not answer {method} within 0.3 s"):
-            await host.load(name)
+    async with opened(tmp_path, evil=evil, host_options=ASKING) as host:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(pass_time, Limits().call_seconds, once=lambda: evil.asked(method)))
+            with pytest.raises(SourceError, match=f"evil did not answer {method} within 30 s"):
+                await host.load(name)
         evil.behave(method)
         assert "with care" in (await host.load("refunds")).text
 
@@ -183,15 +189,24 @@ async def test_an_endless_directory_is_cut_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["a" * 2_000_000, "a://" * 500_000, "x://y/SKILL.md " * 5000, "\u2028" * 10**6]
 )
-async def test_long_instructions_take_no_longer_to_search_than_their_length(
-    tmp_path: Path, text: str
-) -> None:
+async def test_of_long_instructions_few_names_are_looked_up(tmp_path: Path, text: str) -> None:
     evil = Simulator(instructions=text)
-    start = time.monotonic()
     async with opened(tmp_path, evil=evil) as host:
         assert host.skills() == ()
-    assert time.monotonic() - start < 20
     assert len(evil.asked("skills/get")) <= Limits().linked_skills
+
+
+@pytest.mark.requirement("SEC-9", "LST-3")
+@pytest.mark.parametrize("unit", ["a", "a://", "x://y/SKILL.md ", "x://y/SKILL.md", "\u2028", ". "])
+def test_searching_instructions_takes_steps_in_proportion_to_their_length(unit: str) -> None:
+    limits = Limits(instructions_chars=8_000)
+
+    def steps(length: int) -> int:
+        text = unit * (length // len(unit))
+        return count_steps(lambda: mentioned_skills(text, limits), most=1_000_000)
+
+    assert steps(8_000) <= 2.3 * steps(4_000)
+    assert steps(32_000) == steps(16_000)
 
 
 @pytest.mark.requirement("SEC-9")
@@ -211,7 +226,7 @@ async def test_long_instructions_take_no_longer_to_search_than_their_length(
 async def test_an_answer_that_is_not_a_listing_is_only_reported(tmp_path: Path, answer: Any) -> None:
     evil = Simulator()
     evil.answer("skills/list", answer)
-    async with opened(tmp_path, evil=evil, shop=honest(), config={"call_seconds": 2}) as host:
+    async with opened(tmp_path, evil=evil, shop=honest()) as host:
         assert [skill.handle for skill in host.skills()] == ["refunds"]
         told = [event for event in host.log.events_so_far() if event.origin == Origin.mcp("evil")]
         assert told

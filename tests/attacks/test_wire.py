@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import math
+import os
 import sys
-import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +23,24 @@ from skillwire.errors import LimitExceeded, SkillwireError, SourceError
 from skillwire.host import ConnectionStatus, ServerConfig, SkillHost
 from skillwire.limits import Limits
 from skillwire.trust import Origin
+from waiting import pass_time
 from wild_http import Call, Respond, at, wild_http
 
 pytestmark = pytest.mark.anyio
 
+SECONDS = 20
 SMALL = {"ask": agree, "limits": Limits(answer_bytes=200_000)}
 
 
 def wild(misdeed: str, **options: object) -> ServerConfig:
     command = (sys.executable, "-S", "-E", wild_stdio.__file__, misdeed)
-    return ServerConfig(command=command, **{"connect_seconds": 20, "call_seconds": 20, **options})  # type: ignore[arg-type]
+    seconds = {"connect_seconds": SECONDS, "call_seconds": SECONDS}
+    return ServerConfig(command=command, **{**seconds, **options})  # type: ignore[arg-type]
 
 
 def http(url: str, **options: object) -> ServerConfig:
-    return ServerConfig(url=url, **{"connect_seconds": 5, "call_seconds": 5, **options})  # type: ignore[arg-type]
+    seconds = {"connect_seconds": SECONDS, "call_seconds": SECONDS}
+    return ServerConfig(url=url, **{**seconds, **options})  # type: ignore[arg-type]
 
 
 def honest() -> Simulator:
@@ -77,9 +83,7 @@ async def test_a_line_without_end_is_cut_off_while_it_arrives(tmp_path: Path) ->
 @pytest.mark.requirement("SEC-9")
 async def test_a_silent_process_affects_only_itself(tmp_path: Path) -> None:
     evil = wild("mute", connect_seconds=0.5)
-    start = time.monotonic()
     async with opened(tmp_path, evil=evil, shop=honest()) as host:
-        assert time.monotonic() - start < Limits().connect_seconds
         assert [skill.handle for skill in host.skills()] == ["honest"]
         assert state(host) == (ConnectionStatus.FAILED, "no answer within 0.5 s")
 
@@ -123,12 +127,16 @@ async def test_a_secret_that_a_server_was_given_is_not_repeated_in_its_reason(tm
         assert "sk-12345678" not in told(host)
 
 
+@pytest.mark.process
 @pytest.mark.requirement("SEC-9")
 async def test_a_process_that_does_not_exit_is_killed(tmp_path: Path) -> None:
-    start = time.monotonic()
-    async with opened(tmp_path, evil=wild("stay", connect_seconds=0.2)) as host:
-        assert state(host)[0] is ConnectionStatus.FAILED
-    assert time.monotonic() - start < 30
+    pid = tmp_path / "pid"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(pass_time, SECONDS, once=lambda: pid.exists() and pid.read_text()))
+        async with opened(tmp_path, evil=wild("stay", env={"PID": str(pid)})) as host:
+            assert state(host)[0] is ConnectionStatus.FAILED
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 @pytest.mark.requirement("SEC-9")
@@ -244,26 +252,40 @@ async def test_an_http_status_is_reported_as_the_reason(tmp_path: Path, status: 
         assert reason in state(host)[1]
 
 
-@pytest.mark.slow
 @pytest.mark.requirement("SEC-9")
 @pytest.mark.parametrize("kind", ["no head", "no body", "dripping", "event stream"])
 async def test_an_http_answer_that_never_ends_times_out(tmp_path: Path, kind: str) -> None:
+    asked = anyio.Event()
+    drip, dripping = anyio.create_memory_object_stream[None](math.inf)
+
     @at("resources/read")
     async def respond(request: Call) -> None:
-        if kind == "no head":
-            await anyio.sleep_forever()
-        media = "text/event-stream" if kind == "event stream" else "application/json"
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: {media}\r\ntransfer-encoding: chunked\r\n\r\n"
-        await request.stream.send(head.encode())
-        while kind != "no body":
-            await request.stream.send(b"2\r\n: \r\n" if kind == "event stream" else b"1\r\n \r\n")
-            await anyio.sleep(0.01)
+        if kind != "no head":
+            media = "text/event-stream" if kind == "event stream" else "application/json"
+            head = f"HTTP/1.1 200 OK\r\ncontent-type: {media}\r\ntransfer-encoding: chunked\r\n\r\n"
+            await request.stream.send(head.encode())
+        asked.set()
+        async for _ in dripping:
+            if kind in ("dripping", "event stream"):
+                await request.stream.send(b"2\r\n: \r\n" if kind == "event stream" else b"1\r\n \r\n")
         await anyio.sleep_forever()
 
-    async with visiting(tmp_path, respond, host_options=SMALL, call_seconds=0.5) as host:
-        with pytest.raises(SkillwireError, match=r"0\.5 s"):
-            await host.load("refunds")
-        assert state(host)[0] is ConnectionStatus.READY
+    async def let_time_pass() -> None:
+        """The whole time of a call, but in parts, with something in between."""
+        await asked.wait()
+        for _ in range(6):
+            drip.send_nowait(None)
+            await pass_time(SECONDS / 5, once=lambda: not dripping.statistics().current_buffer_used)
+
+    with drip, dripping:
+        async with (
+            visiting(tmp_path, respond, host_options=SMALL) as host,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(let_time_pass)
+            with pytest.raises(SkillwireError, match=f"{SECONDS} s"):
+                await host.load("refunds")
+            assert state(host)[0] is ConnectionStatus.READY
 
 
 @pytest.mark.requirement("SEC-11")
@@ -415,9 +437,8 @@ async def test_a_stream_that_ends_at_once_is_not_reopened_forever(tmp_path: Path
     assert len([request for request in calls if request.verb == "GET"]) == 1
 
 
-@pytest.mark.slow
 async def test_an_open_stream_outlasts_the_timeout_of_a_call(tmp_path: Path) -> None:
-    listened = anyio.Event()
+    listened, outlasted = anyio.Event(), anyio.Event()
     skills = [wild_stdio.ENTRY]
 
     async def respond(request: Call) -> None:
@@ -439,7 +460,7 @@ async def test_an_open_stream_outlasts_the_timeout_of_a_call(tmp_path: Path) -> 
                 head.encode() + _event("notifications/subscriptions/acknowledged", acknowledged)
             )
             listened.set()
-            await anyio.sleep(1)
+            await outlasted.wait()
             skills.clear()
             await request.stream.send(_event("notifications/resources/list_changed", changed))
             await anyio.sleep_forever()
@@ -447,8 +468,10 @@ async def test_an_open_stream_outlasts_the_timeout_of_a_call(tmp_path: Path) -> 
             await request.behave()
 
     options = {"limits": Limits(min_ttl_seconds=0.05)}
-    async with visiting(tmp_path, respond, host_options=options, call_seconds=0.5) as host:
+    async with visiting(tmp_path, respond, host_options=options) as host:
         await listened.wait()
+        await pass_time(2 * SECONDS)
+        outlasted.set()
         with anyio.fail_after(30):
             async for event in host.log.events():
                 if event.kind == "removed":

@@ -1,11 +1,12 @@
 """Interrupts installing at every moment at which it changes a file, with a new process for each moment.
 
-`python tests/install/interrupted.py FOLDER SCENARIO FAULT` prints a JSON document: how many moments there
-were, and what was wrong after which. With the fault `kill`, the process is killed before its first change,
-then before its second, and so on. With `full`, everything that needs space fails from there on; with
-`denied`, one change does. Afterwards, other processes do what a user does next: the same command, or `sync`.
+`python tests/install/interrupted.py` reads lines with a folder, a scenario and a fault. It answers each with
+JSON: how many moments there were, and what was wrong after which. With the fault `kill`, the process is
+killed before its first change, then before its second, and so on. With `full`, everything that needs space
+fails from there on; with `denied`, one change does. Afterwards, another process does what a user does next:
+the same command, or `sync`.
 
-All processes are forked from this one, which has done everything once and so has it imported.
+The processes are forked from one that has done everything once and so has it imported.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from forks import in_fork
 from install.workspaces import Machine, tree_of, write_skill
 from skillwire.errors import SkillwireError
 from skillwire.install import InstallReport
@@ -35,6 +38,7 @@ from skillwire.trust import ALL_GRANTS
 
 Act: TypeAlias = Callable[[Machine], Coroutine[Any, Any, InstallReport]]
 Files: TypeAlias = Mapping[str, tuple[int, bytes | str]]
+Versions: TypeAlias = Mapping[str, Mapping[str, Files]]
 
 NAME = "notes"
 AGENT, AGENT_FOLDER = "claude-code", ".claude/skills"
@@ -46,12 +50,13 @@ MOST_MOMENTS = 500
 # What a user does
 
 
-def write_version(machine: Machine, body: str) -> None:
-    write_skill(machine.team, NAME, {"docs/a.md": body}, body=body)
+def write_version(machine: Machine, body: str, names: Iterable[str]) -> None:
+    for name in names:
+        write_skill(machine.team, name, {"docs/a.md": body}, body=body)
 
 
 async def add(machine: Machine, *, links: bool = True) -> InstallReport:
-    return await machine.add(NAME, targets=[AGENT], links=links)
+    return await machine.add(targets=[AGENT], links=links)
 
 
 async def add_another(machine: Machine) -> InstallReport:
@@ -61,7 +66,8 @@ async def add_another(machine: Machine) -> InstallReport:
 async def update(machine: Machine, *, links: bool = True) -> InstallReport:
     installer = machine.installer(links=links)
     proposal = await installer.propose_updates()
-    return await installer.install(proposal.candidates, {NAME: ALL_GRANTS})
+    grants = {candidate.name: ALL_GRANTS for candidate in proposal.candidates}
+    return await installer.install(proposal.candidates, grants)
 
 
 async def sync(machine: Machine, *, force: bool = False) -> InstallReport:
@@ -87,6 +93,7 @@ class Scenario:
     end: str
     has_exchange: bool = True
     """Whether the system can exchange two folders in one step."""
+    names: tuple[str, ...] = (NAME,)
 
     @property
     def has_edit(self) -> bool:
@@ -97,6 +104,7 @@ SCENARIOS = {
     "add": Scenario((), add, "one"),
     "add-copies": Scenario((), partial(add, links=False), "one"),
     "update": Scenario(("add", "two"), update, "two"),
+    "update-two": Scenario(("add", "two"), update, "two", names=(NAME, "others")),
     "update-copies": Scenario(("add-copies", "two"), partial(update, links=False), "two"),
     "update-without-exchange": Scenario(("add", "two"), update, "two", has_exchange=False),
     "sync": Scenario(("add", "delete"), sync, "one"),
@@ -107,12 +115,12 @@ SCENARIOS = {
 }
 
 
-def prepare(machine: Machine, steps: tuple[str, ...]) -> str:
-    write_version(machine, "one")
-    for step in steps:
+def prepare(machine: Machine, scenario: Scenario) -> str:
+    write_version(machine, "one", scenario.names)
+    for step in scenario.before:
         match step:
             case "two":
-                write_version(machine, "two")
+                write_version(machine, "two", scenario.names)
             case "delete":
                 shutil.rmtree(machine.installed)
             case "edit":
@@ -180,57 +188,39 @@ def interrupt(machine: Machine, scenario: Scenario, at: int, fault: str) -> dict
     return {"count": counted.count, "problem": problem}
 
 
-def in_process(action: Callable[[], Any], *, has_exchange: bool = True) -> Any:
-    """What an action returns in a process of its own; `None` if that process was killed."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        if not has_exchange:
-            sys.modules["skillwire.install.apply"].exchange = lambda one, other: False  # type: ignore[attr-defined]
-        try:
-            said = action()
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(write, json.dumps(said).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as stream:
-        said = stream.read()
-    _, status = os.waitpid(child, 0)
-    return None if os.WIFSIGNALED(status) else json.loads(said)
-
-
 # What must hold
 
 
-def known_versions(folder: Path) -> dict[str, Files]:
-    """Every version that may be at the skill's place, by its name."""
+def known_versions(folder: Path, names: Iterable[str]) -> Versions:
+    """Every version that may be at a skill's place, by the name of the skill."""
     machine = Machine.make(folder / "versions")
-    versions: dict[str, Files] = {}
+    versions: dict[str, dict[str, Files]] = {name: {} for name in names}
     for body in ("two", "one"):
-        write_version(machine, body)
-        versions[body] = tree_of(machine.team / NAME)
-    (machine.team / NAME / "docs/a.md").write_text("mine")
-    return {**versions, "mine": tree_of(machine.team / NAME)}
+        write_version(machine, body, names)
+        for name in names:
+            versions[name][body] = tree_of(machine.team / name)
+    for name in names:
+        (machine.team / name / "docs/a.md").write_text("mine")
+        versions[name]["mine"] = tree_of(machine.team / name)
+    return versions
 
 
-def version_at(path: Path, versions: Mapping[str, Files]) -> str:
-    """Which version is there; empty if nothing is."""
-    if not os.path.lexists(path):
+def version_at(folder: Path, name: str, versions: Versions) -> str:
+    """Which version of a skill is in a folder of skills; empty if none is."""
+    if not os.path.lexists(folder / name):
         return ""
-    tree = tree_of(path.resolve())
-    return next((body for body, files in versions.items() if files == tree), "a mix")
+    tree = tree_of((folder / name).resolve())
+    return next((body for body, files in versions[name].items() if files == tree), "a mix")
 
 
-def pinned_version(machine: Machine, versions: Mapping[str, Files]) -> str:
-    """Which version the lock pins; empty if it pins none."""
-    skill = machine.lock().get(NAME)
+def pinned_version(machine: Machine, name: str, versions: Versions) -> str:
+    """Which version of a skill the lock pins; empty if it pins none."""
+    skill = machine.lock().get(name)
     digests = {file.path: file.digest for file in skill.files} if skill else {}
     return next(
         (
             body
-            for body, files in versions.items()
+            for body, files in versions[name].items()
             if {path: digest_of(row[1]) for path, row in files.items() if isinstance(row[1], bytes)}
             == digests
         ),
@@ -238,22 +228,20 @@ def pinned_version(machine: Machine, versions: Mapping[str, Files]) -> str:
     )
 
 
-def afterwards(
-    machine: Machine, scenario: Scenario, fault: str, then: str, versions: Mapping[str, Files]
-) -> list[str]:
+def afterwards(machine: Machine, scenario: Scenario, fault: str, then: str, versions: Versions) -> list[str]:
     """What is wrong after the same command, or `sync`, and a command about something else."""
-    expected = scenario.end
+    expected = dict.fromkeys(scenario.names, scenario.end)
     if then == "again" or scenario.has_edit or not machine.workspace().lock_file.exists():
         problems = [problem_of(scenario.act, machine)]
     else:
         problems = [problem_of(sync, machine)]
-        expected = pinned_version(machine, versions)
+        expected = {name: pinned_version(machine, name, versions) for name in scenario.names}
     write_skill(machine.team, "other")
     problems.append(problem_of(add_another, machine))
-    for path in (machine.installed / NAME, machine.project / AGENT_FOLDER / NAME):
-        actual = version_at(path, versions)
-        if actual != expected:
-            problems.append(f"{path} is {actual or 'gone'}, not {expected or 'gone'}")
+    for name, folder in product(scenario.names, (machine.installed, machine.project / AGENT_FOLDER)):
+        actual = version_at(folder, name, versions)
+        if actual != expected[name]:
+            problems.append(f"{name} in {folder} is {actual or 'gone'}, not {expected[name] or 'gone'}")
     if fault != "denied":  # What may not be deleted stays.
         problems += [f"{path} is left behind" for path in machine.project.rglob(f"{STAGING}*")]
     if not machine.installer().compare()[2].is_done:
@@ -265,26 +253,31 @@ def afterwards(
     return [problem for problem in problems if problem]
 
 
-def rehearse(folder: Path, scenario: Scenario, versions: Mapping[str, Files]) -> None:
+def rehearse(folder: Path, scenario: Scenario, versions: Versions) -> None:
     """Do everything once in this process: what is imported on demand is then there in every fork."""
     machine = Machine.make(folder)
-    prepare(machine, scenario.before)
+    prepare(machine, scenario)
     problem_of(scenario.act, machine)
     afterwards(machine, scenario, "kill", "again", versions)
     gc.freeze()  # A fork then copies no memory only because it looks for garbage.
 
 
 def run(folder: Path, name: str, fault: str) -> dict[str, object]:
-    """Interrupt a scenario at every moment: how many those are, and what was wrong after which."""
+    """Interrupt a scenario at every moment: how many those are, and what was wrong after which.
+
+    In a process of its own: it changes what the system can do.
+    """
     scenario = SCENARIOS[name]
-    versions = known_versions(folder)
+    versions = known_versions(folder, scenario.names)
     rehearse(folder / "rehearsal", scenario, versions)
     # The state has absolute paths: every attempt is made in the same folder.
     base, prepared = folder / "machine", folder / "prepared"
     machine = Machine.make(base)
-    if problem := in_process(lambda: prepare(machine, scenario.before)):
+    if problem := prepare(machine, scenario):
         return {"moments": 0, "problems": [problem]}
-    allowed = {version_at(machine.installed / NAME, versions), scenario.end}
+    if not scenario.has_exchange:
+        sys.modules["skillwire.install.apply"].exchange = lambda one, other: False  # type: ignore[attr-defined]
+    allowed = {version_at(machine.installed, NAME, versions), scenario.end}
     # Without an exchange there is a moment with neither version, from which the next command recovers.
     allowed |= set() if scenario.has_exchange else {""}
     base.rename(prepared)
@@ -293,18 +286,14 @@ def run(folder: Path, name: str, fault: str) -> dict[str, object]:
         then = "again" if at % 2 else "sync"
         where = f"{fault} at change {at}, then {then}"
         shutil.copytree(prepared, base, symlinks=True)
-        ended: Any = in_process(
-            partial(interrupt, machine, scenario, at, fault), has_exchange=scenario.has_exchange
-        )
+        ended: Any = in_fork(partial(interrupt, machine, scenario, at, fault))
         if isinstance(ended, str):
             return {"moments": at, "problems": [*problems, f"{where}: {ended}"]}
-        actual = version_at(machine.installed / NAME, versions)
-        if actual not in allowed:
-            problems.append(f"{where}: it is {actual or 'gone'}")
-        found: Any = in_process(
-            partial(afterwards, machine, scenario, fault, then, versions), has_exchange=scenario.has_exchange
-        )
-        problems += [f"{where}: {problem}" for problem in ([found] if isinstance(found, str) else found)]
+        for name in scenario.names:
+            if (actual := version_at(machine.installed, name, versions)) not in allowed:
+                problems.append(f"{where}: {name} is {actual or 'gone'}")
+        found = afterwards(machine, scenario, fault, then, versions)
+        problems += [f"{where}: {problem}" for problem in found]
         shutil.rmtree(base)
         if isinstance(ended, dict) and ended["count"] < at:
             return {"moments": at - 1, "problems": problems}
@@ -312,4 +301,6 @@ def run(folder: Path, name: str, fault: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3])))
+    for line in sys.stdin:
+        folder, scenario, fault = json.loads(line)
+        print(json.dumps(in_fork(partial(run, Path(folder).resolve(), scenario, fault))), flush=True)

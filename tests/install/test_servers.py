@@ -34,6 +34,7 @@ from skillwire.limits import Limits
 from skillwire.net import ArchiveFile
 from skillwire.skill import digest_of
 from skillwire.trust import ALL_GRANTS, NO_GRANTS, SIGNATURE_FILE, ApprovalMode, Grants, Publisher, sign_files
+from waiting import until
 from wild_http import Call, wild_http
 
 pytestmark = pytest.mark.anyio
@@ -285,8 +286,7 @@ async def test_files_are_asked_for_together(machine: Machine) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: add(tool, "docs"))
             # All of them, and none is answered yet.
-            while len(docs.read_uris()) < 12:  # noqa: ASYNC110 - the simulator tells nobody
-                await anyio.sleep(0.01)
+            await until(lambda: len(docs.read_uris()) == 12)
             answered.set()
     assert len(machine.lock().skills) == 6
 
@@ -302,8 +302,7 @@ async def test_a_server_that_does_not_answer_does_not_hold_up_the_files_of_anoth
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: add(tool, "a-slow", "quick"))
-            while not quick.read_uris():  # noqa: ASYNC110 - the simulator tells nobody
-                await anyio.sleep(0.01)
+            await until(quick.read_uris)
             answered.set()
     assert len(machine.lock().skills) == 41
 
@@ -386,8 +385,7 @@ async def test_servers_are_asked_together_whether_something_changed(machine: Mac
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(check)
             # Every server is asked while none has answered.
-            while not all(one.asked("skills/list") for one in servers.values()):  # noqa: ASYNC110 - as above
-                await anyio.sleep(0.01)
+            await until(lambda: all(one.asked("skills/list") for one in servers.values()))
             answered.set()
     assert {one.freshness for one in checks} == {Freshness.CURRENT}
 
@@ -442,9 +440,7 @@ async def test_many_servers_share_the_requests_that_are_sent_at_once(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(add, from_servers(machine, servers), *servers)
-        with anyio.fail_after(20):
-            while sent() < 8:  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await until(lambda: sent() >= 8)
         await anyio.wait_all_tasks_blocked()
         assert [len(one.read_uris()) for one in servers.values()] == [2, 2, 2, 2]
         answered.set()

@@ -7,6 +7,7 @@ disables or restricts stays so: an import never grants more.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,17 +17,19 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from skillwire.clients import BaseDirectories
-from skillwire.documents import read_json, read_toml, read_yaml
+from skillwire.documents import Data, read_json, read_toml, read_yaml
 from skillwire.host.config.text import ServerAddress
+from skillwire.limits import DEFAULT_LIMITS
 
 # A string is matched first, so that nothing inside one is taken for a comment. A comment after a comma is
 # skipped as a whole (`*+`, `(?>`), so that no bracket inside one makes the comma a trailing one. What is not
 # closed reaches to the end, so that every character is read at most twice.
 _TOKENS: Final = re.compile(
-    r'"(?:[^"\\]++|\\.)*+"?|//[^\n]*+|/\*.*?(?:\*/|\Z)'
-    r"|,(?=(?:\s|//[^\n]*+|(?>/\*.*?(?:\*/|\Z)))*+[}\]])",
+    rb'"(?:[^"\\]++|\\.)*+"?|//[^\n]*+|/\*.*?(?:\*/|\Z)'
+    rb"|,(?=(?:\s|//[^\n]*+|(?>/\*.*?(?:\*/|\Z)))*+[}\]])",
     re.DOTALL,
 )
+_QUOTE: Final = ord('"')
 _BRACES: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEARER: Final = re.compile(r"Bearer \$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.IGNORECASE)
@@ -93,7 +96,7 @@ class ClientFile:
     of_project: bool = False
     """Whether it comes with the project, perhaps from somebody else. What the user has as well is theirs."""
 
-    def parse(self, text: str) -> object:
+    def parse(self, text: Data) -> object:
         """The value of the file's text, or a `ValueError` that says what is wrong."""
         return parse_text(text, self.path.suffix)
 
@@ -338,14 +341,24 @@ def _fits(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name.casefold(), pattern.casefold()) for pattern in patterns)
 
 
-def parse_text(text: str, suffix: str) -> object:
+def parse_text(text: Data, suffix: str) -> object:
     """The value of a file with this suffix, or a `ValueError` whose message quotes nothing of the text."""
     return {".toml": read_toml, ".yaml": read_yaml}.get(suffix, parse_jsonc)(text)
 
 
-def parse_jsonc(text: str) -> object:
+def parse_jsonc(text: Data) -> object:
     """JSON as people write it, with comments and trailing commas, which several clients allow."""
-    plain = _TOKENS.sub(
-        lambda match: match[0] if match[0].startswith('"') else " ", text.removeprefix("\ufeff")
-    )
-    return read_json(plain, what="the file")
+    # As bytes, and without a list of all strings: a text may have very many, or need four bytes a character.
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    plain = io.BytesIO()
+    start = 0
+    if len(data) <= DEFAULT_LIMITS.document_bytes:  # What is longer is refused unread.
+        for token in _TOKENS.finditer(data):
+            if data[token.start()] != _QUOTE:
+                plain.write(memoryview(data)[start : token.start()])
+                plain.write(b" ")
+                start = token.end()
+    if not start:
+        return read_json(data, what="the file")
+    plain.write(memoryview(data)[start:])
+    return read_json(plain.getvalue(), what="the file")

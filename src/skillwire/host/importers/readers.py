@@ -399,7 +399,7 @@ def _contents(file: ClientFile, around: BaseDirectories) -> tuple[SeenFile, File
     try:
         read = _read(file.path)
         data = read or b""
-        contents = file.read(file.parse(_decoded(data)), around) if read is not None else FileContents()
+        contents = file.read(file.parse(data), around) if read is not None else FileContents()
     except (ValueError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         unread = ImportedServer(name=file.path.name, skipped=f"the file cannot be read: {reason}")
@@ -470,10 +470,3 @@ def _read(path: Path) -> bytes | None:
     if len(data) > DEFAULT_LIMITS.document_bytes:
         raise ValueError(f"it has more than {DEFAULT_LIMITS.document_bytes:,} bytes")
     return data
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8 text") from None
