@@ -211,14 +211,18 @@ class Simulator:
 
         self._answers[method] = silence
 
-    def hold(self, method: str, until: anyio.Event) -> None:
-        """Answer only when the event has come, however late that is."""
+    def hold(self, method: str, until: anyio.Event) -> anyio.Event:
+        """Answer only when the event has come, however late that is. The event returned is set when the
+        first request arrives."""
+        arrived = anyio.Event()
 
         async def late(params: Mapping[str, Any]) -> Any:
+            arrived.set()
             await until.wait()
             return self._honest[method](params)
 
         self._answers[method] = late
+        return arrived
 
     def refuse(self, method: str, message: str = "no", code: int = types.INTERNAL_ERROR) -> None:
         async def refusal(params: Mapping[str, Any]) -> Any:

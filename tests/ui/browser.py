@@ -40,6 +40,11 @@ class Tab:
         """Go to a page of its session."""
         return self.goto(base + self.root + path)
 
+    def press(self, key: str) -> None:
+        """Press a key when the page listens: its light is the last thing that its script turns on."""
+        self.wait("#live.on")
+        self._browser.ask(act="press", page=self._number, args=[key])
+
     def __getattr__(self, act: str) -> Any:
         return lambda *args: self._browser.ask(act=act, page=self._number, args=args)
 

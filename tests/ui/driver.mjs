@@ -36,6 +36,7 @@ const acts = {
   click: ({ page }, [selector]) => page.click(selector),
   fill: ({ page }, [selector, text]) => page.fill(selector, text),
   type: ({ page }, [text]) => page.keyboard.type(text, { delay: 5 }),
+  focus: ({ page }, [selector]) => page.focus(selector),
   press: ({ page }, [key]) => page.keyboard.press(key),
   check: ({ page }, [selector]) => page.check(selector),
   select: ({ page }, [selector, value]) => page.selectOption(selector, value).then(() => null),

@@ -15,7 +15,7 @@ from skillwire.consent import State
 from skillwire.errors import ApprovalRequired
 from skillwire.skill import Dynamic, digest_of
 from skillwire.trust import SIGNATURE_FILE, Publisher, sign_files
-from ui.visitor import BASE, Visitor, revision, visiting
+from ui.visitor import BASE, PATIENCE, Visitor, revision, visiting
 
 pytestmark = pytest.mark.anyio
 ACME_KEY = new_key()
@@ -59,13 +59,11 @@ async def test_a_page_that_is_older_than_a_decision_hears_of_it_at_once(tmp_path
             await visitor.host.admin.approve(await visitor.host.find(name))
         form = await visitor.form(REFUNDS.replace("refunds", "returns"), action="/revoke")
         form["uri"] = form["uri"].replace("returns", "refunds")
-        sim.hold("resources/read", more)
-        before = len(sim.asked("resources/read"))
+        reading = sim.hold("resources/read", more)
 
         async def revoke() -> None:
-            with anyio.fail_after(60):
-                while len(sim.asked("resources/read")) == before:  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
+            with anyio.fail_after(PATIENCE):
+                await reading.wait()
             assert (await visitor.post("/revoke", form)).status_code == 303
             pages.append(await visitor.page("/servers"))
             more.set()

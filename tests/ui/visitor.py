@@ -17,6 +17,7 @@ from skillwire.host import SkillHost
 from skillwire.ui import ReviewApp
 
 BASE = "http://127.0.0.1:8765"
+PATIENCE = 120
 _FORM = re.compile(r"<form\b[^>]*>.*?</form>", re.DOTALL)
 _FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 
@@ -66,12 +67,13 @@ class Visitor:
 
         The inbox offers a decision when the texts of a skill were checked.
         """
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             while True:
+                page = await self.page(path)
                 try:
-                    return form_fields(await self.page(path), about=about, action=action)
+                    return form_fields(page, about=about, action=action)
                 except AssertionError:
-                    await anyio.sleep(0.05)
+                    await self.first_event(page)
 
     async def first_event(self, page: str) -> bytes:
         """The first thing that the event stream of this page says: a change, or that it still listens."""
@@ -96,7 +98,7 @@ class Visitor:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.app, scope, receive, send)
-            with anyio.fail_after(120):
+            with anyio.fail_after(PATIENCE):
                 await heard.wait()
             tasks.cancel_scope.cancel()
         return parts[0]

@@ -67,7 +67,10 @@
         // A new version was not selected: it must be selected again.
         if (same && same.dataset.digest === current.dataset.digest) choose(same, focused && !opened);
       }
-      if (opened) { const same = document.getElementById(opened); if (same) same.focus({ preventScroll: true }); }
+      const same = opened && document.getElementById(opened);
+      const item = same && same.closest("[data-item]");
+      // A button keeps the focus only for the version that it would answer about.
+      if (same && !(item && same.matches("button") && before.get(item.id) !== versionOf(item))) same.focus({ preventScroll: true });
     }
   }
 
