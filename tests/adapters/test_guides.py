@@ -20,7 +20,7 @@ GUIDES = sorted((ROOT / "docs/frameworks").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VERSION = re.compile(r"^\|.*\| ([a-z-]+) ([0-9][0-9.]*) \|$", re.MULTILINE)
 PAGE = (ROOT / "docs/frameworks.md").read_text("utf-8")
-SECONDS = 180
+SECONDS = 300
 
 
 def block(page: Path, language: str) -> str:

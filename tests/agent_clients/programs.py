@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = Path(os.environ.get("AGENT_PACKAGES") or ROOT / ".envs/agents/node_modules")
-SECONDS = 120
+SECONDS = 300
 """After which a run of a client counts as failed. Its own time-outs are what it brings along."""
 MODEL = "scripted"
 

@@ -70,7 +70,7 @@ class Stage:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         if done.returncode != 0:
@@ -142,7 +142,7 @@ def shop(folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen
     command = [SKILLWIRE, "serve", str(folder), "--http", f"127.0.0.1:{PORT}"]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while True:
             try:
                 socket.create_connection(("127.0.0.1", PORT), 1).close()

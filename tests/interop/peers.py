@@ -16,7 +16,7 @@ from pathlib import Path
 PINS = Path(__file__).parent / "node"
 INSTALLED = Path(__file__).parents[2] / ".node"
 INSTALL_SECONDS = 600
-SCENARIO_SECONDS = 120
+SCENARIO_SECONDS = 300
 
 
 class NodeMissing(Exception):

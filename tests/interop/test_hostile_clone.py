@@ -24,7 +24,7 @@ from interop.peers import NodeMissing, find_node
 pytestmark = pytest.mark.peer
 
 SKILLWIRE = str(Path(sys.executable).parent / "skillwire")
-SECONDS = 180
+SECONDS = 300
 PYTHON_SERVER = """
 import json, sys
 name = "NAME"

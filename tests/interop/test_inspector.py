@@ -16,7 +16,7 @@ from interop.tree import SKILLS
 
 pytestmark = pytest.mark.peer
 
-INSPECT_SECONDS = 120
+INSPECT_SECONDS = 300
 ATTEMPTS = 3
 """The Inspector gives a server 15 seconds to start, which a busy machine may need."""
 

@@ -20,7 +20,7 @@ from skillwire.clients import agents
 from terminals import SKILLWIRE
 
 pytestmark = pytest.mark.peer
-SECONDS = 120
+SECONDS = 300
 
 
 @dataclass

@@ -151,7 +151,7 @@ async def test_a_yes_to_other_files_does_not_count(driver: Driver, tmp_path: Pat
                 return True
             return False
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             assert await driver.run(host, script, change_and_agree) == "done"
         assert "refunds" not in {one.handle for one in host.active()}
     assert "Pay at once." not in "".join(script.results)
