@@ -22,8 +22,11 @@ async function open({ options }) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
-  const seen = { requests: [], errors: [], dialogs: [] };
-  context.on("request", (request) => seen.requests.push(request.url()));
+  const seen = { requests: [], updates: [], errors: [], dialogs: [] };
+  context.on("request", (request) => {
+    seen.requests.push(request.url());
+    if (request.headers()["skillwire-update"]) seen.updates.push(request.url());
+  });
   page.on("pageerror", (error) => seen.errors.push(String(error)));
   page.on("console", (message) => { if (message.type() === "error") seen.errors.push(message.text()); });
   page.on("dialog", (dialog) => { seen.dialogs.push(dialog.message()); dialog.dismiss(); });

@@ -120,6 +120,7 @@ def test_a_change_appears_by_itself_and_takes_no_answer_at_once(page: Any, brows
     assert "7" in tab.text("nav .count.hot")
     tab.wait(ready_to_approve("vouchers"))
     assert any("vouchers" in text for text in tab.evaluate("window.held"))
+    assert set(tab.seen()["updates"]) == {f"{started.base}{tab.root}/"}
     other = opened(browser, started)
     other.click("[data-item]:has-text('vouchers') button.yes")
     tab.wait("[data-item]:has-text('vouchers')", "detached")

@@ -51,6 +51,16 @@ async def test_the_inbox_has_what_waits_and_an_approval_empties_it(tmp_path: Pat
         assert "All decided" in await visitor.page("/")
 
 
+async def test_a_live_update_leaves_the_notice_to_the_next_page(tmp_path: Path) -> None:
+    """An open page may be fetched again between an answer and the page that the browser is led to."""
+    async with visiting(tmp_path, shop=shop()) as visitor:
+        await visitor.post("/approve", await visitor.form("/", about="returns"))
+        update = await visitor.get("/", **{"skillwire-update": "1"})
+        assert update.status_code == 200
+        assert "returns is approved." not in update.text
+        assert "returns is approved." in await visitor.page("/")
+
+
 async def test_a_page_that_is_older_than_a_decision_hears_of_it_at_once(tmp_path: Path) -> None:
     """An approval is revoked while a page waits for a file; the page opens its event stream after that."""
     sim, more, pages = shop(), anyio.Event(), list[str]()

@@ -199,6 +199,8 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
+UPDATE_HEADER: Final = "skillwire-update"
+"""What the script of a page sends when it fetches the page again."""
 _ABOUT_ONE_SKILL: Final = frozenset({"/skill", "/diff", "/approve", "/decline", "/revoke"})
 
 
@@ -259,6 +261,10 @@ class Visit:
         return RedirectResponse(self.session.root + path, 303)
 
     def take_notice(self) -> Notice | None:
+        """The message for the person, once. A live update shows parts of a page and leaves it to the next
+        page."""
+        if UPDATE_HEADER in self.request.headers:
+            return None
         notice, self.session.notice = self.session.notice, None
         return notice
 

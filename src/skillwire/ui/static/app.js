@@ -22,7 +22,9 @@
     const until = changes;
     let pause = 0;
     try {
-      const answer = await fetch(url, { signal: control.signal, credentials: "same-origin", redirect: "error" });
+      const answer = await fetch(url, {
+        signal: control.signal, credentials: "same-origin", redirect: "error", headers: { "Skillwire-Update": "1" },
+      });
       if (answer.ok) swap(parse(await answer.text()), only);
       else if (answer.status >= 500) throw new Error(answer.statusText);
       if (!only) { shown = until; outOfDate(!answer.ok); }
