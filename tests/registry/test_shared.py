@@ -12,7 +12,7 @@ import pytest
 
 from consent_contract import ConsentContract, ConsentFaults, MakeBackend, Place
 from postgres import Postgres
-from registry.conftest import publish_to
+from registry.conftest import both_databases, publish_to
 from skillwire import ApprovalRequired, SkillHost, SkillServer
 from skillwire.consent import ConsentBackend
 from skillwire.errors import SourceError
@@ -22,6 +22,7 @@ from skillwire.registry.audit import first_broken
 from skillwire.registry.queries import SkillQueries
 
 
+@both_databases
 class TestSharedConsent(ConsentContract):
     @pytest.fixture
     def make(self, store: Store) -> MakeBackend:
