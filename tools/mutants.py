@@ -401,16 +401,12 @@ GROUPS = (
                 "        if not offer.upstream.host.decide.is_permitted(offer.skill):\n",
                 "        if False:\n",
             ),
-            (
-                "        if not self._lets(self.decider(offer).decision(offer.skill)):\n",
-                "        if False:\n",
-            ),
         ),
     ),
     Group(
         "released",
         "host/live.py",
-        "tests/host/test_policies.py -k released",
+        "tests/host -k released",
         (
             (
                 "            except PolicyRefused:\n                self._decide.held.release(skill.key)\n",
@@ -729,6 +725,10 @@ GROUPS = (
             ("if self.caller.sees_label(label) and not is_hidden:", "if self.caller.sees_label(label):"),
             ("        decide.end_outdated(offer.skill)\n", ""),
             ("            return decision.step in _OF_PEOPLE\n", "            return True\n"),
+            (
+                "        if not self._lets(self.decider(offer).decision(offer.skill)):\n",
+                "        if False:\n",
+            ),
         ),
     ),
     Group(

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gateways import User, joined, make_gateway
 from host.test_publishers import ACME, KEY, signed_by
+from publishers import new_key
+from scanning import change_policy, clean_machine
 from simulator import Simulator, agree, opened
 from skillwire.access import Caller
 from skillwire.consent import ApprovalRequest, ConsentStore, Once, states
@@ -180,3 +184,21 @@ async def test_two_hosts_of_one_process_have_policies_of_their_own(
             await one.load("refunds")
         await two.load("refunds")
         assert one.decide.scans is not two.decide.scans
+
+
+async def test_a_loaded_skill_whose_signature_was_never_read_is_released_when_the_policy_asks_for_a_signer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_machine(tmp_path, monkeypatch)
+    key = new_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    # A mode that asks nobody: then nothing says yet who signed it.
+    config, options = {"approval": ApprovalMode.ALWAYS}, {"watch": True}
+    async with opened(tmp_path, shop=signed_by(KEY), config=config, host_options=options) as host:
+        await host.load("refunds")
+        assert host.signatures.known(host.skills()[0]) is None
+        await change_policy(tmp_path, host, f'[publishers.team]\nkeys = ["""\n{key}"""]\nrequire = ["*"]')
+        with anyio.fail_after(60):
+            async for event in host.log.events():
+                if event.message.endswith("it is released"):
+                    break
+        assert host.active() == ()
