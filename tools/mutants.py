@@ -430,7 +430,7 @@ GROUPS = (
     Group(
         "registry-accept",
         "registry/publishing.py",
-        "tests/registry/test_app.py tests/registry/test_commands.py",
+        "tests/registry/test_decisions.py",
         (
             ("        if not caller.may(Role.READ, namespace):\n", "        if False:\n"),
             ("        if not caller.may(Role.PUBLISH, namespace):\n", "        if False:\n"),
@@ -440,7 +440,7 @@ GROUPS = (
     Group(
         "registry-administration",
         "registry/administration.py",
-        "tests/registry/test_commands.py tests/registry/test_revocations.py",
+        "tests/registry/test_decisions.py",
         (
             ("        if not caller.may(Role.ADMIN, where):\n", "        if False:\n"),
             ("        return namespace if isinstance(namespace, str) else ALL\n", "        return ALL\n"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skillwire.errors import PolicyRefused, SkillNotFound
+from skillwire.errors import FormatError, PolicyRefused, SkillNotFound
 from skillwire.registry import Administration, Publishing, Store, publish_to_store, read_skill
 from skillwire.registry.access import RegistryCaller, Role, RoleMissing, operator
 from skillwire.registry.publications import publication_of
@@ -55,6 +55,8 @@ def test_whoever_has_no_role_publishes_and_changes_nothing(store: Store, tmp_pat
         accepted(other=Role.ADMIN)
     with pytest.raises(RoleMissing, match="may not publish to acme"):
         accepted(acme=Role.READ)
+    with pytest.raises(FormatError, match="not in the manifest"):
+        Publishing(store).accept(draft, [b"smuggled"], caller=operator("test"))
     assert not Publishing(store).waiting_uploads()
     assert accepted(acme=Role.PUBLISH).is_new
     promote = {"namespace": "acme", "name": "pdf", "version": "1.0.0", "channel": "beta"}
