@@ -896,7 +896,8 @@ GROUPS = (
         "decide",
         "host/decide.py",
         "tests/host/test_publishers.py tests/host/test_approving.py tests/host/test_races.py "
-        "tests/host/test_one_decision.py tests/host/test_scanners.py tests/host/test_index_skills.py",
+        "tests/host/test_one_decision.py tests/host/test_scanners.py tests/host/test_index_skills.py "
+        "tests/attacks/test_rights.py",
         (
             ("if now != (before or NO_SIGNER):", "if False:"),
             (
@@ -939,7 +940,7 @@ GROUPS = (
         "load",
         "host/load.py",
         "tests/host/test_races.py tests/host/test_one_decision.py tests/host/test_policies.py "
-        "tests/host/test_index_skills.py tests/styles",
+        "tests/host/test_index_skills.py tests/host/test_publishers.py tests/styles",
         (
             ("        await self.decide.examine(case)\n", ""),
             ("            await self.decide.ask(case, decision)\n", "            pass\n"),

@@ -202,3 +202,33 @@ async def test_a_loaded_skill_whose_signature_was_never_read_is_released_when_th
                 if event.message.endswith("it is released"):
                     break
         assert host.active() == ()
+
+
+async def test_a_policy_that_changed_since_a_load_decides_about_every_file_that_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "more.toml"
+    head = '[policy]\nformat = 1\nname = "acme"\n'
+    file.write_text(head)
+    files = PolicyFiles([file])
+    options = {"ask": agree, "policy": files, "watch": False}
+    async with opened(tmp_path, shop=plain(), host_options=options) as host:
+        await host.load("refunds")
+        file.write_text(head + '[sources]\ndeny = ["*"]\n')
+        host.rules.set_policy(files.current())
+        with pytest.raises(PolicyRefused, match="acme"):
+            await host.read("refunds", "a.md")
+
+
+async def test_a_skill_that_changed_at_its_server_is_released_when_a_file_of_it_is_read(
+    tmp_path: Path,
+) -> None:
+    sim = plain()
+    options = {"ask": agree, "watch": False}
+    async with opened(tmp_path, shop=sim, host_options=options) as host:
+        await host.load("refunds")
+        sim.skill("refunds").change_file("a.md", b"another text")
+        with pytest.raises(ApprovalRequired, match="changed since it was approved"):
+            await host.read("refunds", "a.md")
+        assert host.active() == ()
