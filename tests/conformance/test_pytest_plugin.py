@@ -50,7 +50,7 @@ def test_rules_are_chosen_and_left_out_like_any_test(pytester: pytest.Pytester) 
 def test_a_server_that_cannot_be_verified_fails_once(pytester: pytest.Pytester) -> None:
     done = pytester.runpytest_subprocess(*PLAIN, "--skillwire-verify", "http://127.0.0.1:9/mcp")
     done.assert_outcomes(failed=1, skipped=len(RULES) - 1)
-    done.stdout.fnmatch_lines(["*nothing answers at 127.0.0.1:9*start the server*"])
+    done.stdout.fnmatch_lines(["*nothing listens at 127.0.0.1:9*start the server*"])
 
 
 def test_a_run_without_the_option_imports_little_of_skillwire(pytester: pytest.Pytester) -> None:
