@@ -128,7 +128,7 @@ def rows() -> list[tuple[str, int, str]]:
         ("approvals import nowhere.json", 4, "give a file that `approvals export` wrote"),
         ("add", WRONG, "name a server's skill, a site, a repository or a folder"),
         ("add ./nowhere", 4, "name a folder with SKILL.md in it"),
-        ("add https://127.0.0.1:9", 4, "nothing listens there; check the address"),
+        ("add https://127.0.0.1:9", 4, "nothing listens there: start the server, or check the address"),
         ("add docs", 4, "add it with `skillwire servers add docs URL`"),
         ("update --check", 4, "`skillwire add` creates one"),
         ("update --diff nobody", 4, "`skillwire add` creates one"),

@@ -171,7 +171,7 @@ def test_headers_and_tokens_are_sent_and_never_shown(run: Run, tmp_path: Path) -
     ("arguments", "message"),
     [
         ([], "URL or COMMAND is missing"),
-        (["http://127.0.0.1:9/mcp"], "nothing answers at 127.0.0.1:9"),
+        (["http://127.0.0.1:9/mcp"], "nothing listens at 127.0.0.1:9"),
         (["--", sys.executable, "-c", "pass"], "the server exited with code 0"),
         (["example.org"], "write https://example.org"),
         (["localhost:8000/mcp"], "write http://localhost:8000/mcp"),

@@ -115,7 +115,7 @@ def http(status: str, body: str = "", **headers: str) -> bytes:
         (http("421 Misdirected Request"), "HTTP 421", "--allow-host"),
         (http("429 Too Many Requests"), "HTTP 429", "try again later"),
         (http("500 Internal Server Error"), "HTTP 500", "look at its log"),
-        (http("200 OK", "<html>", Content_Type="text/html"), "HTTP 200 with text/html", "web page"),
+        (http("200 OK", "<html>", Content_Type="text/html"), "answers with text/html", "which is not MCP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "broke", "try https://"),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_server_that_cannot_be_verified_fails_once(
 ) -> None:
     done = pytester.runpytest_subprocess(*alone, "--skillwire-verify", "http://127.0.0.1:9/mcp")
     done.assert_outcomes(failed=1, skipped=len(RULES) - 1)
-    done.stdout.fnmatch_lines(["*nothing answers at 127.0.0.1:9*start the server*"])
+    done.stdout.fnmatch_lines(["*nothing listens at 127.0.0.1:9*start the server*"])
 
 
 def test_fixtures_serve_and_load_a_skill_and_nothing_is_imported_before_they_are_used(

@@ -64,7 +64,7 @@ async def test_a_server_that_is_down_is_retried_with_growing_pauses() -> None:
     pauses = Pauses(9)
     async with tried(ServerConfig(url="http://127.0.0.1:9/mcp"), pauses) as connection:
         assert connection.status is ConnectionStatus.FAILED
-        assert connection.reason == "nothing listens there"
+        assert connection.reason.startswith("nothing listens there")
     assert pauses.taken == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
@@ -194,10 +194,10 @@ async def test_certificates_that_the_environment_names_count_for_every_later_con
             return connection.reason
 
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    assert await reason() == "nothing listens there"
+    assert (await reason()).startswith("nothing listens there")
     none = tmp_path / "none.pem"
     none.write_bytes(b"no certificate\n")
     monkeypatch.setenv("SSL_CERT_FILE", str(none))
     assert "certificate" in (await reason()).lower()
     monkeypatch.delenv("SSL_CERT_FILE")
-    assert await reason() == "nothing listens there"
+    assert (await reason()).startswith("nothing listens there")

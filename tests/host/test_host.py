@@ -288,7 +288,7 @@ async def test_servers_are_reported_with_their_place_and_status(tmp_path: Path) 
     assert not states["plain"].declares_skills
     assert plain.asked("skills/list") == []
     assert "is not installed" in states["gone"].reason
-    assert states["off"].reason == "nothing listens there"
+    assert states["off"].reason.startswith("nothing listens there")
     assert "sk-12345678" not in repr(states)
 
 

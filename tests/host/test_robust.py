@@ -59,7 +59,7 @@ async def test_https_to_a_plain_server_is_reported_as_such(tmp_path: Path) -> No
         threading.Thread(target=answer, daemon=True).start()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/mcp"
         async with make_host(tmp_path, servers={"shop": ServerConfig(url=url, connect_seconds=120)}) as host:
-            assert "it does not speak TLS: write http://" in host.log.failures()[0].message
+            assert "it does not answer with TLS: try http://" in host.log.failures()[0].message
 
 
 def script(text: str, **options: Any) -> ServerConfig:

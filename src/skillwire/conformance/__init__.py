@@ -12,7 +12,6 @@ from skillwire.conformance.probe import Progress
 from skillwire.conformance.reports import (
     Baseline,
     Finding,
-    JUnitCase,
     Report,
     RevisionReport,
     as_json,
@@ -20,7 +19,6 @@ from skillwire.conformance.reports import (
     as_sarif,
     as_text,
     combine,
-    junit_text,
     rules_json,
     rules_text,
 )
@@ -36,7 +34,6 @@ __all__ = [
     "Clause",
     "Exchange",
     "Finding",
-    "JUnitCase",
     "Level",
     "Progress",
     "Report",
@@ -50,7 +47,6 @@ __all__ = [
     "as_sarif",
     "as_text",
     "combine",
-    "junit_text",
     "rules_json",
     "rules_text",
     "site_json",

@@ -12,11 +12,11 @@ from typing import Final
 
 from skillwire.conformance.messages import Exchange
 from skillwire.conformance.rules import AREAS, BY_ID, RULES, Level, Rule
-from skillwire.documents import DocumentError, JsonObject, JsonValue, is_list, is_object, read_json
+from skillwire.documents import DocumentError, JsonObject, is_list, is_object, read_json
 from skillwire.errors import SourceError
+from skillwire.reports.junit import JUnitCase, junit_xml
+from skillwire.reports.sarif import SarifLevel, SarifResult, SarifRule, sarif_log
 from skillwire.skill import Profile
-from skillwire.text import escape_xml
-from skillwire.version import VERSION
 
 JSON_VERSION: Final = 2
 """Raised when a field is removed or changes its meaning. Adding a field does not raise it."""
@@ -257,41 +257,37 @@ def _finding_json(finding: Finding) -> JsonObject:
 
 def as_sarif(report: Report) -> str:
     """A SARIF 2.1.0 log. The location of a finding is the URI on the server."""
-    levels = {Level.MUST: "error", Level.SHOULD: "warning", Level.ADVICE: "note"}
-    used = [rule for rule in RULES if report.of(rule.id)]
-    numbers = {rule.id: number for number, rule in enumerate(used)}
-    results: list[JsonObject] = []
-    for finding in report.findings:
-        text = f"expected: {finding.expected}; seen: {finding.seen}; fix: {finding.fix}"
-        text += "".join(f"\n{line}" for one in finding.exchanges for line in _exchange_lines(one))
-        result: JsonObject = {
-            "ruleId": finding.rule,
-            "ruleIndex": numbers[finding.rule],
-            "level": levels[finding.level],
-            "message": {"text": text},
-            "locations": [{"logicalLocations": [{"fullyQualifiedName": finding.uri or report.target}]}],
-            "partialFingerprints": {"skillwire/v1": f"{finding.rule} {finding.uri}"},
-        }
-        if finding.is_known:
-            result["baselineState"] = "unchanged"
-        results.append(result)
-    rules: list[JsonValue] = [
-        {
-            "id": rule.id,
-            "shortDescription": {"text": rule.expected},
-            "help": {"text": f"{rule.fix}. {rule.clause.says}"},
-            "helpUri": rule.clause.link,
-            "defaultConfiguration": {"level": levels[rule.level]},
-        }
-        for rule in used
-    ]
-    driver: JsonObject = {"name": "skillwire verify", "version": VERSION, "rules": rules}
-    log: JsonObject = {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [*results]}],
-    }
-    return json.dumps(log, indent=2, ensure_ascii=True)
+    levels: dict[Level, SarifLevel] = {Level.MUST: "error", Level.SHOULD: "warning", Level.ADVICE: "note"}
+    return sarif_log(
+        "skillwire verify",
+        [
+            SarifRule(
+                rule.id,
+                rule.clause.link,
+                rule.expected,
+                f"{rule.fix}. {rule.clause.says}",
+                levels[rule.level],
+            )
+            for rule in RULES
+            if report.of(rule.id)
+        ],
+        [
+            SarifResult(
+                rule=finding.rule,
+                level=levels[finding.level],
+                text="\n".join(
+                    [
+                        f"expected: {finding.expected}; seen: {finding.seen}; fix: {finding.fix}",
+                        *(line for one in finding.exchanges for line in _exchange_lines(one)),
+                    ]
+                ),
+                place=finding.uri or report.target,
+                fingerprint=f"{finding.rule} {finding.uri}",
+                is_known=finding.is_known,
+            )
+            for finding in report.findings
+        ],
+    )
 
 
 def _exchange_lines(exchange: Exchange) -> Iterator[str]:
@@ -305,37 +301,10 @@ def _exchange_lines(exchange: Exchange) -> Iterator[str]:
 # JUnit
 
 
-@dataclass(frozen=True, slots=True)
-class JUnitCase:
-    """A case of a JUnit file. It fails if it has a `failure`, and is an error if it has an `error`: one line
-    each."""
-
-    name: str
-    failure: str = ""
-    kind: str = ""
-    """The type of the failure."""
-    error: str = ""
-    output: str = ""
-
-
-def junit_text(name: str, suites: Mapping[str, Sequence[JUnitCase]]) -> str:
-    """A JUnit file with these suites. Texts are escaped here, and have been cleaned before."""
-    cases = [case for some in suites.values() for case in some]
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<testsuites name="{escape_xml(name)}" {_counts(cases)}>',
-            *(line for suite, some in suites.items() for line in _suite(suite, some)),
-            "</testsuites>",
-            "",
-        ]
-    )
-
-
 def as_junit(report: Report) -> str:
     """A suite for each area, a case for each rule. Violations are failures; advice passes, with output."""
     rules = [rule for rule in _rules_of(report) if not report.only or _is_chosen(rule, report.only)]
-    return junit_text(
+    return junit_xml(
         "skillwire verify",
         {
             area: [_rule_case(rule, report.of(rule.id)) for rule in rules if rule.area == area]
@@ -367,33 +336,6 @@ def _rule_case(rule: Rule, findings: Sequence[Finding]) -> JUnitCase:
     if rule.level.is_violation and not all(finding.is_known for finding in findings):
         return JUnitCase(name, findings[0].seen, rule.level.value, output=text)
     return JUnitCase(name, output=text)
-
-
-def _counts(cases: Sequence[JUnitCase]) -> str:
-    failures = sum(bool(case.failure) for case in cases)
-    errors = sum(bool(case.error) for case in cases)
-    return f'tests="{len(cases)}" failures="{failures}" errors="{errors}"'
-
-
-def _suite(name: str, cases: Sequence[JUnitCase]) -> Iterator[str]:
-    name = escape_xml(name)
-    yield f'  <testsuite name="{name}" {_counts(cases)} skipped="0">'
-    for case in cases:
-        opening = f'    <testcase classname="{name}" name="{escape_xml(case.name)}"'
-        text = escape_xml(case.output)
-        if not (case.failure or case.error or text):
-            yield f"{opening}/>"
-            continue
-        yield f"{opening}>"
-        if case.failure or case.error:
-            word = "failure" if case.failure else "error"
-            kind = f' type="{escape_xml(case.kind)}"' if case.kind else ""
-            message = escape_xml(case.failure or case.error)
-            yield f'      <{word}{kind} message="{message}">{text}</{word}>'
-        else:
-            yield f"      <system-out>{text}</system-out>"
-        yield "    </testcase>"
-    yield "  </testsuite>"
 
 
 # Text

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from skillwire.chat import SERVICE_FAILED, ChatLimits, ChatSession, Model
-from skillwire.conformance import JUnitCase, junit_text
 from skillwire.consent import ApprovalRequest
 from skillwire.documents import DocumentError, JsonObject, JsonValue, read_toml
 from skillwire.errors import FormatError, Issue, SkillNotFound, SourceError
@@ -37,6 +36,7 @@ from skillwire.host import (
 )
 from skillwire.host.styles import DEFAULT
 from skillwire.limits import DEFAULT_LIMITS, Limits
+from skillwire.reports.junit import JUnitCase, junit_xml
 from skillwire.skill import SKILL_FILE
 from skillwire.text import clean_line, clean_text, escape_xml, safe_line
 
@@ -389,7 +389,7 @@ def as_junit(reports: Sequence[Mapping[str, Any]]) -> str:
                 output="\n".join(lines),
             )
             suites.setdefault(report["scenario"], []).append(case)
-    return junit_text("skillwire eval run", suites)
+    return junit_xml("skillwire eval run", suites)
 
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"

@@ -37,9 +37,8 @@ from pydantic_core import from_json, to_json
 
 from skillwire.documents import check_json
 from skillwire.errors import LimitExceeded
-from skillwire.net import ssl_trust, transport_words
+from skillwire.net import Credentials, connect_failure, ssl_trust, status_failure
 from skillwire.telemetry import trace_context
-from skillwire.text import shown
 
 _STREAM_PAUSE: Final = 30.0
 """Seconds between two streams of notifications from one server: one that ends its stream at once could
@@ -190,7 +189,7 @@ class CappedClient(httpx2.AsyncClient):
         except httpx2.TimeoutException:
             return self._answer(FailureKind.LIMIT, _TOO_LATE.format(self._seconds))
         except httpx2.TransportError as error:
-            return self._answer(FailureKind.GONE, transport_words(error))
+            return self._answer(FailureKind.GONE, str(connect_failure(error)))
 
     async def _authorized(
         self,
@@ -251,9 +250,7 @@ class CappedClient(httpx2.AsyncClient):
         ):
             return self._answer(problem.kind, problem.words)
         if response.status_code == 200 and body and not kind.startswith("application/json"):
-            said = shown(kind.partition(";")[0], 60) or "something without a type"
-            words = f"it answers with {said}, which is not MCP: check the path of the URL, often /mcp"
-            return self._answer(FailureKind.REFUSED, words)
+            return self._answer(FailureKind.REFUSED, self._status_words(response))
         return HttpAnswer(response, kind, bytes(body))
 
     def _refusal(self, response: httpx2.Response, kind: str, *, has_session: bool) -> HttpFailure | None:
@@ -261,28 +258,22 @@ class CappedClient(httpx2.AsyncClient):
         status = response.status_code
         if status < 400:
             return None
-        if status == 401:
-            return HttpFailure(FailureKind.REFUSED, self._unauthorized(response))
         if status == 404 and has_session:
             return HttpFailure(FailureKind.GONE, "the server has forgotten the session (HTTP 404)")
-        if kind.startswith("application/json"):
+        if status != 401 and kind.startswith("application/json"):
             return None
-        if status == 403:
-            return HttpFailure(FailureKind.REFUSED, "the server does not let us in (HTTP 403)")
-        if status == 404:
-            return HttpFailure(FailureKind.REFUSED, "there is no MCP server at that URL (HTTP 404)")
-        return HttpFailure(FailureKind.REFUSED, f"the server answered with HTTP {status}")
+        return HttpFailure(FailureKind.REFUSED, self._status_words(response))
 
-    def _unauthorized(self, response: httpx2.Response) -> str:
-        """Why a server answers 401, and what to do about it."""
-        command = f"run `skillwire servers login {self._label}`"
-        if self._login is not None:
-            return f"your login there has expired or was revoked (HTTP 401): {command}"
-        if self._has_token:
-            return "the server does not accept the token it was given (HTTP 401): check it in your settings"
-        if "resource_metadata" in response.headers.get("www-authenticate", "").lower():
-            return f"the server wants you to sign in (HTTP 401): {command}"
-        return f"the server wants a token (HTTP 401): name it with token_env, or {command}"
+    def _status_words(self, response: httpx2.Response) -> str:
+        log_in = f"run `skillwire servers login {self._label}`"
+        credentials = Credentials(
+            has_login=self._login is not None,
+            has_token=self._has_token,
+            log_in=log_in,
+            give_token=f"name it with token_env, or {log_in}",
+            if_refused="check it in your settings",
+        )
+        return str(status_failure(response.status_code, response.headers, credentials))
 
     def _answer(self, kind: FailureKind, words: str) -> httpx2.Response:
         error = {"code": -32000, "message": f"{self._mark}{kind}:{words}"}

@@ -36,7 +36,7 @@ from pydantic import AnyUrl, ValidationError
 from skillwire.errors import SourceError
 from skillwire.host.logins import Login, LoginStore
 from skillwire.host.sdk import filter_sdk_logs
-from skillwire.net import CappedBody, GuardedTransport, check_target, is_loopback, transport_words
+from skillwire.net import CappedBody, GuardedTransport, check_target, connect_failure, is_loopback
 from skillwire.text import redact, redact_url
 from skillwire.version import VERSION
 
@@ -123,7 +123,7 @@ async def sign_in(
         except httpx2.TimeoutException:
             raise SourceError(f"no answer within {seconds:g} s") from None
         except httpx2.TransportError as error:
-            raise SourceError(transport_words(error)) from None
+            raise SourceError(str(connect_failure(error))) from None
     login = provider.login()
     if login is None:
         return None

@@ -15,17 +15,20 @@ if TYPE_CHECKING:
     from skillwire.net.archive import read_archive as read_archive
     from skillwire.net.archive import split_skills as split_skills
     from skillwire.net.archive import write_tar_gz as write_tar_gz
+    from skillwire.net.failures import Credentials as Credentials
+    from skillwire.net.failures import connect_failure as connect_failure
+    from skillwire.net.failures import status_failure as status_failure
     from skillwire.net.http import CappedBody as CappedBody
     from skillwire.net.http import GuardedTransport as GuardedTransport
     from skillwire.net.http import open_client as open_client
     from skillwire.net.http import ssl_trust as ssl_trust
-    from skillwire.net.http import transport_words as transport_words
 
 export(
     __name__,
     {
         "addresses": "check_target is_loopback",
         "archive": "ArchiveFile archive_file is_archive read_archive split_skills write_tar_gz",
-        "http": "CappedBody GuardedTransport open_client ssl_trust transport_words",
+        "failures": "Credentials connect_failure status_failure",
+        "http": "CappedBody GuardedTransport open_client ssl_trust",
     },
 )

@@ -7,9 +7,7 @@ machine, not even by a name whose address changes in between.
 
 from __future__ import annotations
 
-import errno
 import os
-import socket
 import ssl
 from collections.abc import AsyncIterator, Generator, Iterable
 from functools import cache
@@ -23,6 +21,7 @@ import httpx2
 from skillwire.errors import LimitExceeded, SourceError
 from skillwire.limits import Limits
 from skillwire.net.addresses import Reachability, is_loopback, is_same_host, reach_of_address, redirect_target
+from skillwire.net.failures import connect_failure
 from skillwire.text import redact_url
 
 _MOST_REDIRECTS: Final = 5
@@ -97,7 +96,7 @@ async def fetch(
     except TimeoutError:
         raise SourceError(f"{shown_url} did not answer within {seconds:g} seconds") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
-        raise SourceError(f"{shown_url} cannot be reached", said=_reason(error)) from None
+        raise SourceError(f"{shown_url} cannot be reached", said=str(connect_failure(error))) from None
     raise SourceError(f"{shown_url} redirects more than {_MOST_REDIRECTS} times")
 
 
@@ -197,38 +196,3 @@ def ssl_trust() -> ssl.SSLContext:
 def _trusted(file: str, directory: str) -> ssl.SSLContext:
     """The certificates that the system, or the user by these two variables, trusts. Read once: it is slow."""
     return httpx2.create_ssl_context()
-
-
-def transport_words(error: httpx2.TransportError) -> str:
-    """Why a connection failed, in our own words."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
-            return "too many files are open here: allow more with `ulimit -n`"
-        cause = cause.__cause__ or cause.__context__
-    said = str(error).lower()
-    if "wrong_version_number" in said or "wrong version number" in said or "record_layer" in said:
-        return "it does not speak TLS: write http:// instead of https://"
-    if "certificate" in said:
-        return "its certificate is not valid; SSL_CERT_FILE names one to trust"
-    if "name or service" in said or "nodename" in said or "getaddrinfo" in said:
-        return "there is no such host"
-    if isinstance(error, httpx2.ConnectError):
-        return "nothing listens there"
-    return "the connection broke off"
-
-
-def _reason(error: Exception) -> str:
-    reason = str(error) or type(error).__name__
-    if isinstance(error, httpx2.ConnectError) and "attempts failed" in reason:
-        return "nothing listens there; check the address"
-    if _is_unknown_name(error):
-        return "the name of the host is not known; check the address and the network"
-    return reason
-
-
-def _is_unknown_name(error: BaseException | None) -> bool:
-    """Whether a name could not be resolved: that is the first cause of an error, which `httpx2` wraps."""
-    while error is not None and not isinstance(error, socket.gaierror):
-        error = error.__cause__ or error.__context__
-    return error is not None

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skillwire.documents import JsonObject
 from skillwire.errors import Issue, Severity
+from skillwire.reports.annotations import annotation
+from skillwire.reports.junit import JUnitCase, junit_xml
+from skillwire.reports.sarif import SarifResult, SarifRule, sarif_log
 from skillwire.skill.lint import NO_TOKENS, Tokens
-from skillwire.text import escape_xml, shown
-from skillwire.version import VERSION
+from skillwire.text import shown
 
 JSON_VERSION: Final = 1
 PLACES_SHOWN: Final = 10
@@ -120,69 +121,51 @@ def as_json(linted: Sequence[Linted]) -> str:
 
 def as_github(linted: Sequence[Linted]) -> str:
     """Annotations for GitHub Actions, one per line."""
-    kinds = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "notice"}
-    lines: list[str] = []
-    for issue in issues_of(linted):
-        place = f"file={_escaped(issue.file, more=':,')}" + (f",line={issue.line}" if issue.line else "")
-        text = f"{issue.message} ({issue.fix})" if issue.fix else issue.message
-        title = _escaped(f"skillwire {issue.rule}", more=":,")
-        lines.append(f"::{kinds[issue.severity]} {place},title={title}::{_escaped(text)}")
+    lines = [
+        annotation(
+            "notice" if issue.severity is Severity.ADVICE else issue.severity.value,
+            _with_fix(issue),
+            title=f"skillwire {issue.rule}",
+            file=issue.file,
+            line=issue.line,
+        )
+        for issue in issues_of(linted)
+    ]
     return "\n".join([*lines, _summary(linted)])
 
 
 def as_sarif(linted: Sequence[Linted], tool: str = "skillwire lint") -> str:
     """A SARIF 2.1.0 log, for code scanning."""
-    levels = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "note"}
     issues = issues_of(linted)
-    rules = sorted({issue.rule for issue in issues})
-    results: list[JsonObject] = []
-    for issue in issues:
-        location: JsonObject = {"artifactLocation": {"uri": issue.file.replace("\\", "/")}}
-        if issue.line:
-            location["region"] = {"startLine": issue.line}
-        results.append(
-            {
-                "ruleId": issue.rule,
-                "ruleIndex": rules.index(issue.rule),
-                "level": levels[issue.severity],
-                "message": {"text": f"{issue.message} ({issue.fix})" if issue.fix else issue.message},
-                "locations": [{"physicalLocation": location}],
-            }
-        )
-    driver = {
-        "name": tool,
-        "version": VERSION,
-        "informationUri": _SITE,
-        "rules": [{"id": rule, "helpUri": _SITE} for rule in rules],
-    }
-    log = {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
-    }
-    return json.dumps(log, indent=2, ensure_ascii=True)
+    return sarif_log(
+        tool,
+        [SarifRule(rule, _SITE) for rule in sorted({issue.rule for issue in issues})],
+        [
+            SarifResult(
+                rule=issue.rule,
+                level="note" if issue.severity is Severity.ADVICE else issue.severity.value,
+                text=_with_fix(issue),
+                file=issue.file,
+                line=issue.line,
+            )
+            for issue in issues
+        ],
+        about=_SITE,
+    )
+
+
+def _with_fix(issue: Issue) -> str:
+    return f"{issue.message} ({issue.fix})" if issue.fix else issue.message
 
 
 def as_junit(linted: Sequence[Linted], tool: str) -> str:
-    """A case for each skill, which fails with its errors."""
-    cases: list[str] = []
+    """A case for each skill, which fails with its issues."""
+    cases: list[JUnitCase] = []
     for one in linted:
-        opening = f'    <testcase classname="{escape_xml(tool)}" name="{escape_xml(one.skill or "")}"'
-        text = escape_xml("\n".join(str(issue) for issue in one.issues))
-        failure = f'<failure type="error" message="{text}">{text}</failure>'
-        cases.append(f"{opening}>{failure}</testcase>" if one.issues else f"{opening}/>")
-    failed = sum(bool(one.issues) for one in linted)
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<testsuites name="{escape_xml(tool)}" tests="{len(linted)}" failures="{failed}" errors="0">',
-            f'  <testsuite name="{escape_xml(tool)}" tests="{len(linted)}" failures="{failed}" errors="0">',
-            *cases,
-            "  </testsuite>",
-            "</testsuites>",
-            "",
-        ]
-    )
+        said = [str(issue) for issue in one.issues]
+        failure = said[0] if said else ""
+        cases.append(JUnitCase(one.skill or "", failure, "error" if said else "", output="\n".join(said)))
+    return junit_xml(tool, {tool: cases})
 
 
 REPORTS: Final[dict[str, Callable[[Sequence[Linted]], str]]] = {
@@ -246,10 +229,3 @@ def _counted(number: int, none: str, word: str) -> str:
         return none
     plural = word.replace("piece", "pieces") if "piece" in word else f"{word}s"
     return f"{number:,} {word if number == 1 else plural}"
-
-
-def _escaped(text: str, *, more: str = "") -> str:
-    """Text for a workflow command, which ends at a newline, and at `:` or `,` in a property."""
-    for char in f"%\r\n{more}":
-        text = text.replace(char, f"%{ord(char):02X}")
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
