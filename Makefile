@@ -106,6 +106,7 @@ docs: $(STAMP)
 # Takes about an hour; `python -m benchmarks --help` has the options for less.
 bench: $(STAMP)
 	$(PYTEST) -q -n 2 benchmarks/tests
+	$(BIN)/python -m benchmarks.input_run
 	$(BIN)/python -m benchmarks --write $(BENCH)
 
 # Environments. `tests/environments/NAME.txt` becomes `.envs/NAME`, and so does `tests/environments/NAME/package.json`, with npm

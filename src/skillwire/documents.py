@@ -148,7 +148,7 @@ def read_toml(data: Data, *, what: str = "the file", limits: Limits = DEFAULT_LI
 
 
 def _without_strings(text: str) -> str:
-    """A TOML text without its comments, and with a quotation mark for each string: it may be part of a key."""
+    """A TOML text without comments, and with a quotation mark for each string, which may be part of a key."""
     plain = io.StringIO()  # `sub` would hold a list of all pieces.
     start = 0
     for match in _TOML_STRING.finditer(text):

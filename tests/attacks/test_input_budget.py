@@ -3,21 +3,17 @@ proportion to its size (SEC-9). Every way in, with a bomb of each kind."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from attacks.bombs import MIB, WAYS
-from attacks.cost import Read
+from attacks.cost import reads_of
 from attacks.repositories import REPOSITORIES, read_repository
 from steps import count_steps
 
 pytestmark = pytest.mark.requirement("SEC-9")
 
-PROGRAM = Path(__file__).with_name("cost.py")
 STEPS_PER_BYTE, STEPS_PER_PATH = 256, 1_000
 FIXED_STEPS = 1_000_000
 # What takes time by the square of its size takes four times the steps.
@@ -29,11 +25,7 @@ SIZE = 6_144
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [*WAYS, "git"])
 def test_an_input_needs_no_more_memory_than_its_size_allows(way: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, PROGRAM, way, tmp_path], capture_output=True, text=True, timeout=570, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    reads = [Read(**row) for row in json.loads(done.stdout)]
+    reads = reads_of(way, tmp_path)
     assert len(reads) >= 4
     assert all(read.size < 16 * MIB for read in reads)
     assert [read for read in reads if read.memory > read.allowed] == []
