@@ -55,6 +55,9 @@ class Heard:
         self._changed.set()
         self._changed = anyio.Event()
 
+    async def more(self) -> None:
+        await self._changed.wait()
+
     async def all_of(self, *words: str) -> None:
         """Wait until exactly these were heard, in any order."""
         with anyio.fail_after(SOON_SECONDS):
