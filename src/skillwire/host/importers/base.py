@@ -96,7 +96,7 @@ class ClientFile:
     of_project: bool = False
     """Whether it comes with the project, perhaps from somebody else. What the user has as well is theirs."""
 
-    def parse(self, text: Data) -> object:
+    def parse(self, text: bytes | str) -> object:
         """The value of the file's text, or a `ValueError` that says what is wrong."""
         return parse_text(text, self.path.suffix)
 
