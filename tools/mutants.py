@@ -212,7 +212,7 @@ GROUPS = (
             ),
             ("if self.scans is not None or not self.policy.thresholds:", "if not self.policy.thresholds:"),
             ("        grants = skill.policy.limit(grants, subject)\n", ""),
-            ("and not skill.signer_change and not needs_person", "and not skill.signer_change"),
+            ("and not signer_change and not needs_person", "and not signer_change"),
         ),
     ),
     Group(
@@ -795,7 +795,7 @@ GROUPS = (
             ("if skill.approval_mode is ApprovalMode.NEVER:", "if False:"),
             ("skill.seen) is Coverage.EQUAL:", "skill.seen) is not Coverage.NONE:"),
             ("is_settled = not skill.nested and not", "is_settled = not"),
-            ("not skill.nested and not skill.signer_change and", "not skill.nested and"),
+            ("not skill.nested and not signer_change and", "not skill.nested and"),
             ("        if missing := _missing_publisher(skill):", "        if False:"),
             ("    if act is Purpose.OFFER:\n", "    if act is not Purpose.LIST:\n"),
             (
@@ -1602,7 +1602,7 @@ GROUPS = (
             ("    Step.DECLINED: State.DECLINED,\n", "    Step.DECLINED: State.NOT_APPROVED,\n"),
             ("    Step.NEVER: State.REFUSED,\n", "    Step.NEVER: State.NOT_APPROVED,\n"),
             (
-                "if decision.reason is Reason.CHANGED or candidate.signer_change:",
+                "if decision.reason is Reason.CHANGED or signer_change:",
                 "if decision.reason is Reason.CHANGED:",
             ),
             ("State.OWN if candidate.origin.is_own else state", "state"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from skillwire.errors import LimitExceeded, SkillwireError
@@ -142,9 +143,10 @@ def status_for(decision: Decision, candidate: AdmissionRequest) -> ApprovalStatu
         return _status(candidate, state, reason=_refused_by(decision), problem=decision.problem)
     if state is State.DECLINED:
         return _status(candidate, state)
-    if decision.reason is Reason.CHANGED or candidate.signer_change:
+    signer_change = candidate.signer_change
+    if decision.reason is Reason.CHANGED or signer_change:
         changed = [counted(len(decision.changes), "file")] if decision.changes else []
-        reason = " and ".join([*changed, *(["signer"] if candidate.signer_change else [])])
+        reason = " and ".join([*changed, *(["signer"] if signer_change else [])])
         return _status(candidate, State.CHANGED, reason=reason, changes=decision.changes)
     return _status(candidate, state, reason="no digests" if candidate.entry.is_dynamic else "")
 
@@ -169,17 +171,27 @@ def _status(
     grants: Grants = NO_GRANTS,
     changes: tuple[FileChange, ...] = (),
 ) -> ApprovalStatus:
+    mode = ApprovalMode.ALWAYS if candidate.origin.is_own else candidate.approval_mode
+    approved, signer_change = _last_approval(candidate), candidate.signer_change
+    if grants is NO_GRANTS and not (changes or problem or approved or signer_change):
+        return _undecided(state, mode, candidate.nested, reason)
     return ApprovalStatus(
         state=state,
-        approval_mode=ApprovalMode.ALWAYS if candidate.origin.is_own else candidate.approval_mode,
+        approval_mode=mode,
         nested=candidate.nested,
         grants=grants,
         changes=changes,
-        approved=_last_approval(candidate),
+        approved=approved,
         reason=reason,
         problem=problem,
-        signer_change=candidate.signer_change,
+        signer_change=signer_change,
     )
+
+
+@lru_cache(maxsize=256)
+def _undecided(state: State, mode: ApprovalMode, nested: bool, reason: str) -> ApprovalStatus:
+    """The status of a skill about which there is nothing more to say: one value for ten thousand of them."""
+    return ApprovalStatus(state=state, approval_mode=mode, nested=nested, reason=reason)
 
 
 def _last_approval(candidate: AdmissionRequest) -> Approval | None:

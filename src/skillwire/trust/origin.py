@@ -117,7 +117,7 @@ _SCP: Final = re.compile(r"(?:[^@/:]+@)?([^@/:]+):(?!//)(.+)", re.DOTALL)
 class Patterns:
     """Patterns with `*` for any text, compiled once. `named` is the first that matches."""
 
-    __slots__ = ("_each", "_heads", "_ignore_case", "_parts", "_recent", "texts")
+    __slots__ = ("_each", "_heads", "_ignore_case", "_part", "_recent", "texts")
 
     def __init__(self, texts: Iterable[str], *, ignore_case: bool = False) -> None:
         self.texts = tuple(dict.fromkeys(texts))
@@ -128,7 +128,8 @@ class Patterns:
         self._heads = tuple(
             self._folded(text.partition("*")[0]) or "" for text in self.texts if text[:1] != "*"
         )
-        self._parts = tuple(literal for text, literal, _ in self._each if text[:1] == "*")
+        parts = [re.escape(literal) for text, literal, _ in self._each if text[:1] == "*"]
+        self._part = re.compile("|".join(parts)) if parts else None
         self._recent: re.Pattern[str] | None = None
         """The pattern that matched last: skills of one place come one after the other."""
 
@@ -154,7 +155,9 @@ class Patterns:
         return None
 
     def _may_match(self, plain: str | None) -> bool:
-        return plain is None or plain.startswith(self._heads) or any(map(plain.__contains__, self._parts))
+        if plain is None or plain.startswith(self._heads):
+            return True
+        return self._part is not None and self._part.search(plain) is not None
 
     def _literal(self, text: str) -> str:
         return self._folded(max(text.split("*"), key=len)) or ""

@@ -226,21 +226,30 @@ class Policy:
 
         Without `approvals`, who approved it is left to whoever loads it.
         """
-        judged = (judge(layer, subject, approvals=approvals) for layer in self.enforced)
-        found = [one for one in judged if one is not None]
-        return min(found, key=_rank) if found else None
+        found: Refusal | None = None
+        for layer in self.enforced:
+            one = judge(layer, subject, approvals=approvals)
+            if one is not None and (found is None or _rank(one) < _rank(found)):
+                found = one
+        return found
 
     def reported(self, subject: Subject) -> tuple[Refusal, ...]:
         """Return the refusals of the layers that only report."""
+        if not self.reporting:
+            return ()
         judged = (judge(layer, subject) for layer in self.reporting)
         return tuple(found for found in judged if found is not None)
 
     def needs_person(self, subject: Subject) -> bool:
         """Whether a layer wants the user's own approval, because none of its teams gave one."""
-        return any(USER in layer.by and not _by_team(layer, subject) for layer in self.enforced)
+        return self.needs_team and any(
+            USER in layer.by and not _by_team(layer, subject) for layer in self.enforced
+        )
 
     def approved_by_team(self, subject: Subject) -> tuple[tuple[str, TeamApproval], ...]:
         """The signed approvals that count, each with the name of its approver, if they suffice."""
+        if not self.needs_team:
+            return ()
         found: list[tuple[str, TeamApproval]] = []
         for layer in self.enforced:
             if layer.by:
@@ -252,6 +261,8 @@ class Policy:
 
     def limit(self, grants: Grants, subject: Subject) -> Grants:
         """Return what is left of grants: never more than each layer permits and its teams granted."""
+        if grants == NO_GRANTS:
+            return grants
         for layer in self.enforced:
             if layer.by and USER not in layer.by:
                 given = [one.grants for _, one in _by_team(layer, subject)]
