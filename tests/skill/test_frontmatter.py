@@ -154,6 +154,13 @@ def test_any_pieces_of_yaml_are_a_document_or_a_format_error(pieces: list[str], 
 
 
 @pytest.mark.requirement("ENT-1")
+def test_a_private_character_that_is_written_as_an_escape_stays_itself_beside_a_surrogate_pair() -> None:
+    found = outcome(document(r'{"\ud800\udc00": "\ue000", "a": "\U000F0000"}'))
+    assert isinstance(found, SkillDocument)
+    assert found.frontmatter == {"\U00010000": "\ue000", "a": "\U000f0000"}
+
+
+@pytest.mark.requirement("ENT-1")
 @quick
 @given(value=st.dictionaries(st.text(min_size=1, max_size=20), JSON, max_size=5), ascii_only=st.booleans())
 def test_json_is_read_back_as_it_was_written(value: dict[str, Any], ascii_only: bool) -> None:

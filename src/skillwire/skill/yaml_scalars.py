@@ -58,6 +58,7 @@ _OLD_BREAK = re.compile("[\x85\u2028\u2029]")
 _PAIR = re.compile(
     r"(?<!\\)(?P<before>(?:\\\\)*)(?P<pair>\\u(?P<high>[Dd][89ABab][0-9A-Fa-f]{2})\\u(?P<low>[Dd][C-Fc-f][0-9A-Fa-f]{2}))"
 )
+_ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 _AFTER_NAME = " \t\r\n,[]{}"
 _ENDS_BLANK = re.compile(r"(?:\n|\A)[ ]+\n*\Z")
 _INDENT_DIGIT = re.compile(r"[|>][+-]?[1-9]")
@@ -144,7 +145,8 @@ def escapes_for(text: str) -> Escapes | None:
     pairs = _PAIR.search(text) if "\\u" in text else None
     if pairs is None and not _OLD_BREAK.search(text):
         return None
-    used = set(map(ord, text))
+    # An escape of a private character must not become a placeholder once libyaml has read it.
+    used = {*map(ord, text), *(int(short or wide, 16) for short, wide in _ESCAPED.findall(text))}
     free = (code for code in chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE)) if code not in used)
     in_quotes: dict[int, str] = {}
     elsewhere: dict[int, str] = {}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from skillwire.sources.directory.snapshot import ScannedSkill as ScannedSkill
     from skillwire.sources.directory.snapshot import Snapshot as Snapshot
     from skillwire.sources.directory.source import DirectorySource as DirectorySource
+    from skillwire.sources.directory.watch import Sleep as Sleep
     from skillwire.sources.directory.watch import await_directories as await_directories
     from skillwire.sources.function import FunctionSource as FunctionSource
     from skillwire.sources.function import MakerT as MakerT
@@ -58,7 +59,7 @@ export(
         "directory.scan": "problem_lines problems_of",
         "directory.snapshot": "ScannedSkill Snapshot",
         "directory.source": "DirectorySource",
-        "directory.watch": "await_directories",
+        "directory.watch": "Sleep await_directories",
         "function": "FunctionSource MakerT",
         "packages": "PackageSkills packages_with_skills",
         "process": "anchored_program",
