@@ -2041,6 +2041,9 @@ GROUPS = (
         (
             ("_mark(run) if is_hidden else escape(run)", "_mark(run) if is_hidden else run"),
             ("_mark(run) if is_hidden else escape(run)", "escape(run)"),
+            ("        if clock() > until:\n", "        if False:\n"),
+            ('            yield text[at:start], ""\n', "            pass\n"),
+            ("max(start + len(value), at), max(start, at)", "start + len(value), start"),
         ),
     ),
     Group(
