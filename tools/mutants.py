@@ -1371,6 +1371,19 @@ GROUPS = (
         ),
     ),
     Group(
+        "net-failures",
+        "net/failures.py",
+        "tests/net/test_failures.py",
+        (
+            ('case ssl.SSLError() if "_ALERT_" in str(cause):', "case ssl.SSLError() if False:"),
+            (
+                'shown(redact_url(headers.get("location", "")), 200)',
+                'shown(headers.get("location", ""), 200)',
+            ),
+            ("{shown(cause.verify_message, 80)}", "{cause.verify_message}"),
+        ),
+    ),
+    Group(
         "net-http",
         "net/http.py",
         "tests/net/test_http.py",
@@ -1777,7 +1790,7 @@ GROUPS = (
         "documents.py",
         "tests/test_documents.py",
         (
-            ("    if values > most:\n        raise", "    if False:\n        raise"),
+            ("    if count_json_values(data, most) > most:\n        raise", "    if False:\n        raise"),
             ("    if len(data) > limits.document_bytes:", "    if False:"),
             ("            if depth > most:", "            if False:"),
             ("            if len(number) > limits.number_digits:", "            if False:"),
@@ -2124,6 +2137,9 @@ GROUPS = (
         (
             ("_mark(run) if is_hidden else escape(run)", "_mark(run) if is_hidden else run"),
             ("_mark(run) if is_hidden else escape(run)", "escape(run)"),
+            ("        if clock() > until:\n", "        if False:\n"),
+            ('            yield text[at:start], ""\n', "            pass\n"),
+            ("max(start + len(value), at), max(start, at)", "start + len(value), start"),
         ),
     ),
     Group(

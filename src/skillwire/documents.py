@@ -105,18 +105,24 @@ def _check_json_values(data: Data, what: str, bytes_per_value: int, limits: Limi
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     most = _most_values(len(data), bytes_per_value, limits)
-    if _json_values(data, 0, len(data)) <= most:
-        return  # An upper bound: commas in strings count too.
+    if count_json_values(data, most) > most:
+        raise LimitExceeded(f"{what} of {len(data):,} bytes with more than {most:,} values: it is refused")
+
+
+def count_json_values(data: bytes | bytearray, most: int) -> int:
+    """About how many values a JSON text has, at little cost; exact enough to tell whether there are more than
+    `most`. An object or a list counts as several values.
+    """
+    rough = _json_values(data, 0, len(data))
+    if rough <= most:
+        return rough  # An upper bound: commas in strings count too.
     values = start = 0
     for string in _JSON_STRING.finditer(data):
         values += _json_values(data, start, string.start())
         if values > most:
-            break
+            return values
         start = string.end()
-    else:
-        values += _json_values(data, start, len(data))
-    if values > most:
-        raise LimitExceeded(f"{what} of {len(data):,} bytes with more than {most:,} values: it is refused")
+    return values + _json_values(data, start, len(data))
 
 
 def read_toml(data: Data, *, what: str = "the file", limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:

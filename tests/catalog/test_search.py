@@ -252,7 +252,7 @@ def test_a_skill_without_any_of_the_words_is_found_by_meaning_if_it_is_close() -
     assert fused("zzz", {"refund-policy": 0.2, "resume": 0.19}) == ["refund-policy"]
     assert fused("", {"refund-policy": 0.2}) == ["refund-policy"]
     match = index().search(parse_query("zzz", limits=Limits()), limit=1, similar={"resume": 1.0})[0]
-    assert (match.fit, match.partial, match.terms) == (0.0, True, frozenset())
+    assert (match.partial, match.terms) == (True, frozenset())
     # Where only words decide whether it is a result, meaning still moves it.
     assert fused("review", {"terraform-review": 0.1}) == ["terraform-review", "code-review"]
     assert fused("zzz", {"gone": 0.9}) == []

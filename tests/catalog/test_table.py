@@ -260,12 +260,10 @@ def test_an_unchanged_listing_changes_nothing_and_notifies_nobody() -> None:
     assert registry.skills() is listed
 
 
-def test_a_skill_listed_twice_is_reported_when_the_two_differ() -> None:
+def test_of_a_skill_listed_twice_the_first_is_used() -> None:
     registry = SkillTable()
     newer = make_entry("skill://refunds/SKILL.md", {"new.md": b""})
-    assert registry.replace(DEMO, [REFUNDS, REFUNDS]).repeated == ()
-    changes = registry.replace(DEMO, [REFUNDS, newer, newer])
-    assert changes.repeated == (SkillKey(DEMO, REFUNDS.uri),)
+    registry.replace(DEMO, [REFUNDS, newer, newer])
     assert registry.find("refunds").entry == REFUNDS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skillwire.errors import FormatError, Severity
-from skillwire.skill import HostFields, field_issues, host_fields, parse_skill_md, read_fields
+from skillwire.skill import field_issues, parse_skill_md, read_fields
 from skillwire.skill.fields import local_fields
 
 GOOD: dict[str, Any] = {"name": "refunds", "description": "Refund an order. Use when a customer asks."}
@@ -170,26 +170,6 @@ def test_every_issue_of_every_field_is_reported_with_its_line() -> None:
         ("metadata-type", 5),
     ]
     assert str(issues[1]).startswith("x/SKILL.md:4: description is empty, not a string")
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({}, HostFields()),
-        ({"disable-model-invocation": True}, HostFields(model_invocable=False)),
-        ({"disable-model-invocation": "true"}, HostFields()),
-        ({"user-invocable": False}, HostFields(user_invocable=False)),
-        ({"user-invocable": 0}, HostFields()),
-        ({"argument-hint": "[file]", "model": "opus"}, HostFields(argument_hint="[file]", model="opus")),
-        ({"effort": "high"}, HostFields(effort="high")),
-        ({"effort": 3}, HostFields(effort="3")),
-        ({"effort": True}, HostFields()),
-        ({"context": "fork", "agent": "Explore"}, HostFields(context="fork", agent="Explore")),
-        ({"hooks": {"PreToolUse": []}}, HostFields(has_hooks=True)),
-    ],
-)
-def test_fields_of_popular_hosts_are_typed(fields: dict[str, Any], expected: HostFields) -> None:
-    assert host_fields(GOOD | fields) == expected
 
 
 def test_a_switch_of_the_wrong_type_gets_advice() -> None:

@@ -172,6 +172,8 @@ async def test_w5_known_fields_are_typed_and_grant_nothing(tmp_path: Path) -> No
 def test_w5_fields_of_the_wrong_type_count_as_absent() -> None:
     found = typed_fields({"model": 3, "paths": {"a": 1}, "effort": None, "allowed-tools": 7})  # type: ignore[dict-item]
     assert (found.model, found.paths, found.effort, found.allowed_tools) == ("", (), "", ())
+    switches = typed_fields({"disable-model-invocation": "true", "user-invocable": 0})
+    assert (switches.disable_model_invocation, switches.user_invocable) == (False, True)
 
 
 @pytest.mark.parametrize(

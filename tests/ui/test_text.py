@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from html import unescape
 from html.parser import HTMLParser
 from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pygments.lexer import Lexer
+from pygments.lexers.python import PythonLexer
+from pygments.token import Keyword, _TokenType  # pyright: ignore[reportPrivateUsage]
 
 from skillwire.text import clean_text, split_hidden
-from skillwire.ui.code import (
-    PART_LINES,
-    CodeLine,
-    RowKind,
-    TextDiff,
-    diff_texts,
-    pattern_for,
-    show_text,
-    unified,
-)
+from skillwire.ui.code import PART_LINES, color, show_text
+from skillwire.ui.diff import CodeLine, RowKind, TextDiff, diff_texts, unified
 from skillwire.ui.rendering import render_markdown
 from steps import count_steps
 
@@ -211,16 +207,76 @@ def test_a_long_text_comes_in_parts_and_a_long_line_is_cut_and_says_so() -> None
 
 
 @pytest.mark.parametrize("path", ["a.py", "a.js", "a.html", "a.sql", "a.yaml", "a.rb", "Dockerfile"])
-@pytest.mark.parametrize("unit", ['"', "'''", "/*", "/* ", "#", "\\", "1", "<!--", '"\\', "1.", "--"])
-def test_code_of_twice_the_length_takes_twice_the_steps_to_color(path: str, unit: str) -> None:
-    pattern = pattern_for(path)
-    assert pattern is not None
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' * 4000,
+        "'''" * 1000,
+        "/*" * 2000,
+        "#" * 4000,
+        "\\" * 4000,
+        "1" * 4000,
+        "<!--" * 1000,
+        "u\\'" * 1000,
+        "<script>?" * 400,
+        "`%" * 2000,
+    ],
+)
+def test_code_that_was_made_to_confuse_a_lexer_is_shown_as_it_is(path: str, text: str) -> None:
+    lines = [text] * 5
+    assert [seen(line) for line in show_text("\n".join(lines), path).lines] == lines
 
-    def color(text: str) -> None:
-        for _ in re.compile(pattern.pattern).finditer(text):  # Compiled again: its steps are counted.
-            pass
 
-    assert growth(lambda size: unit * size, color) < 2.2
+def seen(line: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", line))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "colored"),
+    [
+        ("a.py", "def f(): return 'a' # 1", [("k", "def"), ("k", "return"), ("s", "'a'"), ("c", "# 1")]),
+        ("a.json", '{"a": [1, true]}', [("k", '"a"'), ("m", "1"), ("k", "true")]),
+        ("a.sh", "if true; then # b", [("k", "if"), ("k", "then"), ("c", "# b")]),
+        ("a.html", "<!-- a --><b>1</b>", [("c", "<!-- a -->"), ("k", "b"), ("k", "b")]),
+        ("d/Dockerfile", "FROM a:1", [("k", "FROM"), ("s", "a:1")]),
+        ("a.txt", "def f(): return 1", []),
+        ("py", "def f(): return 1", []),
+    ],
+)
+def test_code_has_colors_by_the_name_of_its_file(
+    path: str, text: str, colored: list[tuple[str, str]]
+) -> None:
+    [line] = show_text(text, path).lines
+    spans = re.findall(r'<span class="(.)">(.*?)</span>', line)
+    assert [(name, unescape(inner)) for name, inner in spans] == colored
+
+
+def test_a_string_of_several_lines_has_its_color_in_each() -> None:
+    lines = show_text('a = """b\n\u200bc\n"""', "a.py").lines
+    assert [str(line).count('class="s"') for line in lines] == [1, 1, 1]
+    assert 'title="ZERO WIDTH SPACE"' in lines[1]
+
+
+class OutOfOrder(Lexer):
+    """Repeats, leaves out and invents."""
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
+        yield 2, Keyword, "XX"
+        yield 0, Keyword, "ab"
+        yield 3, Keyword, "de"
+        yield 7, Keyword, "never in the text" * 9
+
+
+def test_whatever_a_lexer_says_each_character_is_shown_once() -> None:
+    assert "".join(piece for piece, _ in color("abcdefgh", OutOfOrder())) == "abcdefgh"
+
+
+def test_when_the_time_for_colors_is_used_up_the_rest_has_none() -> None:
+    clock = count()
+    text = "if " * 100
+    pieces = list(color(text, PythonLexer(), clock=lambda: next(clock)))
+    assert "".join(piece for piece, _ in pieces) == text
+    assert pieces == [("if", "k"), (" if" * 99 + " ", "")]
 
 
 def test_a_diff_shows_changed_lines_with_their_numbers_and_what_is_around() -> None:

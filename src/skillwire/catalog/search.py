@@ -41,8 +41,9 @@ _FUSED_FROM: Final = 5
 _MOST_DEAD: Final = 1_000
 _LONGEST_TERM: Final = 64
 LEAST_FIT: Final = (0.1, 0.15)
-"""If the best match has some of the words only and a lower `Match.fit`, no skill seems to fit. The first is
-for skills without bodies, the second for skills with them; in between, in proportion."""
+"""If the best match has only some of the words and a lower share of the best score that a skill could
+have, no skill seems to fit. The first is for skills without bodies, the second for skills with them; in
+between, in proportion."""
 LEAST_SIMILAR: Final = 0.2
 """A skill that is this close to a question in meaning is a result, also if it has none of the words."""
 FEW_SKILLS: Final = 20
@@ -78,13 +79,9 @@ class Document(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Match(Generic[K]):
-    """A skill that matches. `partial`: only some of the words match. `copies` have the same `SKILL.md`.
-
-    `fit` is its share of the best score that a skill could have for this query.
-    """
+    """A skill that matches. `partial`: only some of the words match. `copies` have the same `SKILL.md`."""
 
     key: K
-    fit: float
     partial: bool
     terms: frozenset[str]
     copies: tuple[K, ...] = ()
@@ -187,7 +184,6 @@ class SearchIndex(Generic[K]):
         return [
             Match(
                 self._keys[number],
-                scores[number] / most if most else 0.0,
                 ranks[number] <= 1,
                 frozenset(term for term in terms if self._value(term, number)),
                 tuple(copies),

@@ -235,15 +235,13 @@ class Collision:
 class Changes:
     """The skills that one update added, changed and removed.
 
-    `repeated` are the skills that were listed twice with different content; the first is used. `collisions`
-    are those that the update brought about, not those that were there before.
+    `collisions` are those that the update brought about, not those that were there before.
     """
 
     added: tuple[HostSkill, ...] = ()
     changed: tuple[HostSkill, ...] = ()
     removed: tuple[HostSkill, ...] = ()
     collisions: tuple[Collision, ...] = ()
-    repeated: tuple[SkillKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,18 +291,17 @@ class SkillTable:
         """Replace the listings of several origins at once, so that their order does not matter."""
         self._claim_labels(listings)
         records = dict(self._records)
-        repeated: list[SkillKey] = []
         for origin, entries in listings.items():
             fresh: dict[SkillUri, SkillEntry] = {}
             for entry in entries:
-                if (first := fresh.setdefault(entry.uri, entry)) is not entry and first != entry:
-                    repeated.append(SkillKey(origin, entry.uri))
+                # The reader of listings reports a skill that is listed twice.
+                fresh.setdefault(entry.uri, entry)
             known = self._records.get(origin, {})
             records[origin] = {uri: record for uri, record in known.items() if not record.listed}
             records[origin] |= {
                 uri: self._record(origin, entry, known.get(uri), listed=True) for uri, entry in fresh.items()
             }
-        return self._update(records, tuple(dict.fromkeys(repeated)))
+        return self._update(records)
 
     def add(self, origin: Origin, entry: SkillEntry) -> Changes:
         """Add a skill that was found by its URI. It is kept until its origin is cleared."""
@@ -421,7 +418,7 @@ class SkillTable:
         folds = tuple(map(fold_handle, handles))
         return _Record(key, entry, listed, handles, handles if folds == handles else folds)
 
-    def _update(self, records: _Records, repeated: tuple[SkillKey, ...] = ()) -> Changes:
+    def _update(self, records: _Records) -> Changes:
         before = self._records
         touched = [
             origin
@@ -437,7 +434,7 @@ class SkillTable:
             ):
                 self._records = records
                 self._listed.clear()
-            return Changes(repeated=repeated)
+            return Changes()
         self._listed.clear()
         self._uris.clear()
         was = {record.key: record for origin in touched for record in before.get(origin, {}).values()}
@@ -453,7 +450,6 @@ class SkillTable:
             changed=tuple(map(self._skill, changed)),
             removed=removed,
             collisions=tuple(self._new_collisions(shared, {fold for one in moved for fold in one.folds})),
-            repeated=repeated,
         )
         for tell in self._watchers:
             tell(changes)

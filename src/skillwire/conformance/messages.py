@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -15,7 +15,7 @@ from typing import Final
 from pydantic_core import from_json
 
 from skillwire.conformance.rules import Violation
-from skillwire.documents import JsonObject, JsonValue, is_list, is_object
+from skillwire.documents import JsonObject, JsonValue, count_json_values, is_list, is_object
 from skillwire.skill import shown_uri
 from skillwire.text import shown
 from skillwire.wire import METHOD_GET, METHOD_LIST, METHOD_READ_DIRECTORY
@@ -34,7 +34,6 @@ MOST_VALUES: Final = 1_000_000
 _DEEPEST: Final = 100
 _LONG_BYTES: Final = 1024 * 1024
 """A longer text is parsed from its bytes: as a `str`, one emoji makes it four times as long."""
-_STRUCTURE: Final = (b"{", b"[", b",", b":")
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -155,7 +154,7 @@ def parse_message(data: bytes | bytearray) -> tuple[object, int]:
     Stricter than Python's parser where two parsers could read different values: UTF-8 without a byte order
     mark, no `NaN`, no key twice in an object, and at most 100 levels.
     """
-    values = count_values(data)
+    values = count_json_values(data, MOST_VALUES)
     if values > MOST_VALUES:
         raise TooManyValues(f"more than {MOST_VALUES:,} JSON values")
     is_long = len(data) > _LONG_BYTES
@@ -179,7 +178,7 @@ def parse_message(data: bytes | bytearray) -> tuple[object, int]:
         raise ValueError(f"not JSON: {shown(str(error), 80)}") from None
     keys = _count_keys(message)
     # The parser of long texts keeps the last of two equal keys: then there are more colons than keys.
-    if is_long and data.count(b":") != keys and _count_outside(data, (b":",)) != keys:
+    if is_long and data.count(b":") != keys and _count_colons(data) != keys:
         raise ValueError("ambiguous JSON: a key occurs twice in one object")
     return message, values
 
@@ -196,24 +195,9 @@ def _return_memory() -> None:
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def count_values(data: bytes | bytearray) -> int:
-    """About how many values a JSON text has. It takes almost no memory, unlike parsing."""
-    rough = sum(data.count(mark) for mark in _STRUCTURE)
-    if rough <= MOST_VALUES:
-        return rough
-    # A long text may well have a million commas: those inside strings do not count.
-    return _count_outside(data, _STRUCTURE, MOST_VALUES)
-
-
-def _count_outside(data: bytes | bytearray, marks: Sequence[bytes], most: int | None = None) -> int:
-    """How often the marks occur outside strings. The count ends when it exceeds `most`."""
-    found = end = 0
-    for string in _STRING.finditer(data):
-        found += sum(data.count(mark, end, string.start()) for mark in marks)
-        if most is not None and found > most:
-            return found
-        end = string.end()
-    return found + sum(data.count(mark, end) for mark in marks)
+def _count_colons(data: bytes | bytearray) -> int:
+    """The colons outside strings: an object has one for each key."""
+    return data.count(b":") - sum(data.count(b":", *one.span()) for one in _STRING.finditer(data))
 
 
 class _RepeatedKey(ValueError):

@@ -246,8 +246,6 @@ class Observations:
     get_neighbors: list[tuple[Neighbor, Answer]] = field(default_factory=list[tuple[Neighbor, Answer]])
     read_neighbors: list[tuple[Neighbor, Answer]] = field(default_factory=list[tuple[Neighbor, Answer]])
     directory_neighbors: list[tuple[Neighbor, Answer]] = field(default_factory=list[tuple[Neighbor, Answer]])
-    neighbor_file: SkillUri | None = None
-    """The file whose neighbors were read."""
     second: SecondLook | None = None
 
     @property

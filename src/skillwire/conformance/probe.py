@@ -371,7 +371,6 @@ class Prober:
         known = {entry.asked for entry in seen.entries} | {candidate.uri for candidate in seen.candidates}
         files = {file.asked for entry in seen.checked for file in entry.files.values()} | known
         file = _supporting_file(skill)
-        seen.neighbor_file = file.uri if file is not None else skill.uri
         near_file = list(file_neighbors(file.asked if file is not None else skill.asked))
         if file is not None:
             near_file += [one for one in file_neighbors(skill.asked) if not one.impossible]

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from skillwire.skill.entries import skill_path as skill_path
     from skillwire.skill.entries import skill_root as skill_root
     from skillwire.skill.entries import split_uri as split_uri
-    from skillwire.skill.fields import HostFields as HostFields
     from skillwire.skill.fields import field_issues as field_issues
-    from skillwire.skill.fields import host_fields as host_fields
     from skillwire.skill.fields import read_fields as read_fields
     from skillwire.skill.files import DIRECTORY as DIRECTORY
     from skillwire.skill.files import MANIFEST_FILE_BYTES as MANIFEST_FILE_BYTES
@@ -82,7 +80,7 @@ export(
             "parse_uri path_below safe_path set_digest shown_uri skill_name_in skill_path skill_root "
             "split_uri"
         ),
-        "fields": "HostFields field_issues host_fields read_fields",
+        "fields": "field_issues read_fields",
         "files": (
             "DIRECTORY MANIFEST_FILE_BYTES MARKDOWN SkillDocument belongs_to_skill check_portable "
             "is_credential_name is_linkable is_version_control media_type new_skill_md parse_skill_md"

@@ -99,45 +99,6 @@ _SWITCHES: Final = ("disable-model-invocation", "user-invocable")
 _WORDS: Final = ("argument-hint", "model", "context", "agent")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFields:
-    """The fields of Claude Code and similar hosts, typed. A value of another type has no effect.
-
-    They are requests; the host decides what to grant (SEC-4).
-    """
-
-    model_invocable: bool = True
-    """False for `disable-model-invocation: true`: the skill is not shown to a model."""
-    user_invocable: bool = True
-    """False for `user-invocable: false`: the skill is no command for a user."""
-    argument_hint: str = ""
-    model: str = ""
-    effort: str = ""
-    context: str = ""
-    agent: str = ""
-    has_hooks: bool = False
-
-
-def host_fields(frontmatter: Mapping[str, JsonValue]) -> HostFields:
-    """The typed fields that popular hosts use. Their text is untrusted and unchanged."""
-
-    def text(field: str) -> str:
-        value = frontmatter.get(field)
-        return value if isinstance(value, str) else ""
-
-    effort = frontmatter.get("effort")
-    return HostFields(
-        model_invocable=frontmatter.get("disable-model-invocation") is not True,
-        user_invocable=frontmatter.get("user-invocable") is not False,
-        argument_hint=text("argument-hint"),
-        model=text("model"),
-        effort=str(effort) if isinstance(effort, int) and not isinstance(effort, bool) else text("effort"),
-        context=text("context"),
-        agent=text("agent"),
-        has_hooks=bool(frontmatter.get("hooks")),
-    )
-
-
 def local_fields(
     document: SkillDocument, directory: str, *, file: str
 ) -> tuple[JsonObject, DraftDetails | None, list[Issue]]:

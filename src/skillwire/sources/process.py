@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from subprocess import list2cmdline
 from typing import Final
 
 import anyio
@@ -94,11 +93,6 @@ def split_command(text: str, *, windows: bool) -> tuple[str, ...]:
     if started or word:
         words.append(word)
     return tuple(words)
-
-
-def join_command(words: Sequence[str], *, windows: bool) -> str:
-    """A command line that `split_command` and the system's shell split into these words."""
-    return list2cmdline(words) if windows else shlex.join(words)
 
 
 def resolve_program(

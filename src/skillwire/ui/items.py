@@ -25,7 +25,8 @@ from skillwire.limits import MIB
 from skillwire.skill import DYNAMIC, NO_SIZE, path_below, skill_root
 from skillwire.text import split_hidden
 from skillwire.trust import OriginKind, Scan, SignatureState, SignatureVerdict, requested_tools, shown_path
-from skillwire.ui.code import SkillScans, reveal, scan_rows
+from skillwire.ui.code import reveal
+from skillwire.ui.scans import SkillScans, scan_rows
 from skillwire.words import counted, human_size
 
 if TYPE_CHECKING:

@@ -18,9 +18,11 @@ from skillwire.host import ConnectionStatus
 from skillwire.install import LockedFile, acceptance_key
 from skillwire.skill import SKILL_FILE, parse_digest
 from skillwire.text import safe_line
-from skillwire.ui.code import LINE_CHARS, Part, reveal, scan_rows, show_comparison, show_text
+from skillwire.ui.code import LINE_CHARS, Part, reveal, show_text
+from skillwire.ui.diff import show_comparison
 from skillwire.ui.items import Filter, PageLinks, SkillItem, address, file_tree, paged
 from skillwire.ui.rendering import MOST_CHARS, render_markdown
+from skillwire.ui.scans import scan_rows
 from skillwire.words import human_size
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Servers of other MCP clients: what each client's files say, and all servers together, each once.
 
-Each client has its own keys and its own way to write variables. `client_files` has the reader of each file;
-readers are pure functions from the values of a file to servers. Each server has a label of its own.
+Each client has its own keys and its own way to write variables. `READERS` says how a file of each dialect is
+read; readers are pure functions from the values of a file to servers. Each server has a label of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from skillwire.catalog import clean_handle
 from skillwire.clients import BaseDirectories
@@ -49,35 +49,45 @@ _GEMINI_VARIABLE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_][A-Za-z0-9_]*
 _OPENCODE_VARIABLE: Final = re.compile(r"\{(env|file):([^{}]*)\}")
 
 
-def read_claude_desktop(values: object, around: BaseDirectories) -> FileContents:
-    """`mcpServers`, every text unchanged."""
-    return FileContents(servers=tuple(entries(table(values, "mcpServers"), literal)))
+# An entry of a server. Most clients have the same keys, and differ in how they write variables.
+ReadServer: TypeAlias = Callable[[str, object, BaseDirectories], ImportedServer]
 
 
-def read_cursor(values: object, around: BaseDirectories) -> FileContents:
-    """`mcpServers`, with `${env:VAR}` and a few places. Windsurf has the same keys and variables."""
-    found = entries(table(values, "mcpServers"), lambda text: fill_editor(text, around))
-    return FileContents(servers=tuple(found))
+def _standard(fill: Callable[[str, BaseDirectories], str]) -> ReadServer:
+    def read(name: str, given: object, around: BaseDirectories) -> ImportedServer:
+        return entry(name, given, lambda text: fill(text, around))
+
+    return read
 
 
-def read_vscode(values: object, around: BaseDirectories) -> FileContents:
-    """`servers`, with `${env:VAR}`, `${input:...}` and a few places."""
-    found = entries(table(values, "servers"), lambda text: fill_editor(text, around))
-    return FileContents(servers=tuple(found))
+def _unchanged(text: str, around: BaseDirectories) -> str:
+    return literal(text)
 
 
-def read_vscode_settings(values: object, around: BaseDirectories) -> FileContents:
-    """`settings.json`, which used to have the servers under `mcp`."""
-    return read_vscode(table(values, "mcp"), around)
+def _fill_gemini(text: str, around: BaseDirectories) -> str:
+    def value(match: re.Match[str]) -> str:
+        return f"${{{match[2]}}}" if match[2] else fill_shell(match[0], around)
+
+    return _GEMINI_VARIABLE.sub(value, text)
 
 
-def read_zed(values: object, around: BaseDirectories) -> FileContents:
-    """`context_servers`, every text unchanged. Zed itself starts those of its extensions."""
-    found = table(values, "context_servers").items()
-    return FileContents(servers=tuple(_zed_server(name, given) for name, given in found))
+_plain_server: Final = _standard(_unchanged)
+_shell_server: Final = _standard(fill_shell)
+_editor_server: Final = _standard(fill_editor)
+_gemini_entry: Final = _standard(_fill_gemini)
 
 
-def _zed_server(name: str, given: object) -> ImportedServer:
+def _gemini_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
+    values = as_table(given)
+    return replace(
+        _gemini_entry(name, given, around),
+        skills=values.get("skillsEnabled") is not False,
+        include=listed(values, "includeSkills"),
+        exclude=listed(values, "excludeSkills") or (),
+    )
+
+
+def _zed_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
     values = as_table(given)
     if values.get("enabled") is not False and (
         values.get("source") == "extension" or not ({"command", "url"} & set(values))
@@ -87,71 +97,7 @@ def _zed_server(name: str, given: object) -> ImportedServer:
     if isinstance(inner, dict):  # Older settings have a table there.
         command = cast("Table", inner)
         values |= {"command": command.get("path"), "args": command.get("args"), "env": command.get("env")}
-    return entry(name, values, literal)
-
-
-def read_claude_project(values: object, around: BaseDirectories) -> FileContents:
-    """`.mcp.json`: `mcpServers`, with `${VAR}` and `${VAR:-default}`."""
-    found = entries(table(values, "mcpServers"), lambda text: fill_shell(text, around))
-    return FileContents(servers=tuple(found))
-
-
-def read_claude_user(values: object, around: BaseDirectories) -> FileContents:
-    """`~/.claude.json`: servers of the user and of each project; only the current project's are used."""
-    projects = table(values, "projects")
-    here = projects.get(str(around.project))
-    servers = [
-        server
-        for found in (table(values, "mcpServers"), table(here, "mcpServers"))
-        for server in entries(found, lambda text: fill_shell(text, around))
-    ]
-    for path in projects:
-        if path != str(around.project):
-            servers += [
-                ImportedServer(name=name, skipped=f"it belongs to the project {path}: import it there")
-                for name in table(projects[path], "mcpServers")
-            ]
-    off = names(here, "disabledMcpServers") | names(here, "disabledMcpjsonServers")
-    return FileContents(servers=tuple(servers), off=off)
-
-
-def read_claude_settings(values: object, around: BaseDirectories) -> FileContents:
-    """`settings.json`: no servers, but what is disabled, denied and forbidden."""
-    denied = as_table(values).get("deniedMcpServers")
-    rules = [as_table(rule) for rule in cast("list[object]", denied)] if isinstance(denied, list) else []
-    forbidden = listed(table(values, "permissions"), "deny") or ()
-    return FileContents(
-        off=names(values, "disabledMcpjsonServers"),
-        denies=lambda server: any(_claude_denies(rule, server) for rule in rules),
-        skills="Skill" not in forbidden,
-        exclude=tuple(match[1] for rule in forbidden if (match := _CLAUDE_SKILL.fullmatch(rule))),
-    )
-
-
-def _claude_denies(rule: Table, server: ImportedServer) -> bool:
-    place = server.place
-    command, url = rule.get("serverCommand"), rule.get("serverUrl")
-    if rule.get("serverName") == server.name or place is None:
-        return True
-    if isinstance(command, list):
-        return list(place.command) == command
-    return isinstance(url, str) and bool(place.url) and fnmatchcase(place.url, url)
-
-
-def read_codex(values: object, around: BaseDirectories) -> FileContents:
-    """`mcp_servers`, every text unchanged; `mcp_skills = false` and disabled skills stay so."""
-    servers = tuple(
-        _codex_server(name, given, around) for name, given in table(values, "mcp_servers").items()
-    )
-    skills = table(values, "skills").get("config")
-    off = [
-        str(cast("Table", one)["name"])
-        for one in (cast("list[object]", skills) if isinstance(skills, list) else [])
-        if isinstance(one, dict)
-        and cast("Table", one).get("enabled") is False
-        and isinstance(cast("Table", one).get("name"), str)
-    ]
-    return FileContents(servers=servers, exclude=tuple(off))
+    return _plain_server(name, values, around)
 
 
 def _codex_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
@@ -175,46 +121,6 @@ def _codex_server(name: str, given: object, around: BaseDirectories) -> Imported
     return replace(server, skills=skills is not False)
 
 
-def read_gemini(values: object, around: BaseDirectories) -> FileContents:
-    """`mcpServers`, with `$VAR`; `mcp`, `skills` and `admin` restrict them."""
-    mcp, skills, admin = (table(values, key) for key in ("mcp", "skills", "admin"))
-    allowed = names(mcp, "allowed") if listed(mcp, "allowed") is not None else None
-    if table(admin, "mcp").get("enabled") is False:
-        allowed = frozenset[str]()
-    return FileContents(
-        servers=tuple(
-            _gemini_server(name, given, around) for name, given in table(values, "mcpServers").items()
-        ),
-        off=names(mcp, "excluded"),
-        allowed=allowed,
-        skills=skills.get("enabled") is not False and table(admin, "skills").get("enabled") is not False,
-        exclude=listed(skills, "disabled") or (),
-    )
-
-
-def _gemini_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
-    values = as_table(given)
-    return replace(
-        entry(name, given, lambda text: _gemini_fill(text, around)),
-        skills=values.get("skillsEnabled") is not False,
-        include=listed(values, "includeSkills"),
-        exclude=listed(values, "excludeSkills") or (),
-    )
-
-
-def _gemini_fill(text: str, around: BaseDirectories) -> str:
-    def value(match: re.Match[str]) -> str:
-        return f"${{{match[2]}}}" if match[2] else fill_shell(match[0], around)
-
-    return _GEMINI_VARIABLE.sub(value, text)
-
-
-def read_goose(values: object, around: BaseDirectories) -> FileContents:
-    """`extensions`, some of which are MCP servers."""
-    found = table(values, "extensions").items()
-    return FileContents(servers=tuple(_goose_server(name, given, around) for name, given in found))
-
-
 def _goose_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
     values = as_table(given)
     inner = values.pop("config", None)
@@ -235,40 +141,7 @@ def _goose_server(name: str, given: object, around: BaseDirectories) -> Imported
     return entry(name, renamed, lambda text: fill_shell(text, around))
 
 
-def read_copilot(values: object, around: BaseDirectories) -> FileContents:
-    """`mcpServers`, with `${VAR}`. The type `local` means stdio."""
-    return FileContents(
-        servers=tuple(
-            entry(name, given, lambda text: fill_shell(text, around))
-            for name, given in table(values, "mcpServers").items()
-        ),
-        off=names(values, "disabledMcpServers"),
-    )
-
-
-def read_copilot_settings(values: object, around: BaseDirectories) -> FileContents:
-    """The settings have no servers, only the names of disabled ones."""
-    known = as_table(values)
-    off = frozenset[str]()
-    for key in ("disabledMcpServers", "disabled_mcp_servers"):
-        off |= names(known, key)
-    return FileContents(off=off, exclude=tuple(sorted(names(known, "disabledSkills"))))
-
-
-def read_opencode(values: object, around: BaseDirectories) -> FileContents:
-    """`mcp`, with `{env:VAR}`; skills that `permission` denies stay out."""
-    permission = table(values, "permission").get("skill")
-    rules = table(table(values, "permission"), "skill")
-    closed = rules.get("*") == "deny"
-    return FileContents(
-        servers=tuple(_opencode_server(name, given) for name, given in table(values, "mcp").items()),
-        skills=permission != "deny",
-        include=tuple(pattern for pattern, rule in rules.items() if rule != "deny") if closed else None,
-        exclude=tuple(pattern for pattern, rule in rules.items() if rule == "deny" and pattern != "*"),
-    )
-
-
-def _opencode_server(name: str, given: object) -> ImportedServer:
+def _opencode_server(name: str, given: object, around: BaseDirectories) -> ImportedServer:
     values = as_table(given)
     words = values.get("command")
     if isinstance(words, list):
@@ -287,30 +160,137 @@ def _opencode_fill(text: str) -> str:
     return _OPENCODE_VARIABLE.sub(value, literal(text))
 
 
-def read_wayland(values: object, around: BaseDirectories) -> FileContents:
-    """`mcp.servers`, with `${VAR}`; `mcp_servers` of the default profile says which are connected."""
-    found = entries(table(table(values, "mcp"), "servers"), lambda text: fill_shell(text, around))
-    profile = table(table(values, "profiles"), "default")
-    allowed = listed(profile, "mcp_servers")
-    return FileContents(servers=tuple(found), allowed=None if allowed is None else frozenset(allowed))
+# What a file disables or restricts, apart from its servers.
+
+
+def _nothing(values: object) -> FileContents:
+    return FileContents()
+
+
+def _claude_settings(values: object) -> FileContents:
+    """`settings.json`: no servers, but what is disabled, denied and forbidden."""
+    denied = as_table(values).get("deniedMcpServers")
+    rules = [as_table(rule) for rule in cast("list[object]", denied)] if isinstance(denied, list) else []
+    forbidden = listed(table(values, "permissions"), "deny") or ()
+    return FileContents(
+        off=names(values, "disabledMcpjsonServers"),
+        denies=lambda server: any(_claude_denies(rule, server) for rule in rules),
+        skills="Skill" not in forbidden,
+        exclude=tuple(match[1] for rule in forbidden if (match := _CLAUDE_SKILL.fullmatch(rule))),
+    )
+
+
+def _claude_denies(rule: Table, server: ImportedServer) -> bool:
+    place = server.place
+    command, url = rule.get("serverCommand"), rule.get("serverUrl")
+    if rule.get("serverName") == server.name or place is None:
+        return True
+    if isinstance(command, list):
+        return list(place.command) == command
+    return isinstance(url, str) and bool(place.url) and fnmatchcase(place.url, url)
+
+
+def _codex_skills(values: object) -> FileContents:
+    skills = table(values, "skills").get("config")
+    tables = map(as_table, cast("list[object]", skills) if isinstance(skills, list) else [])
+    off = [one["name"] for one in tables if one.get("enabled") is False]
+    return FileContents(exclude=tuple(name for name in off if isinstance(name, str)))
+
+
+def _copilot_servers(values: object) -> FileContents:
+    return FileContents(off=names(values, "disabledMcpServers"))
+
+
+def _copilot_settings(values: object) -> FileContents:
+    off = names(values, "disabledMcpServers") | names(values, "disabled_mcp_servers")
+    return FileContents(off=off, exclude=tuple(sorted(names(values, "disabledSkills"))))
+
+
+def _gemini_settings(values: object) -> FileContents:
+    mcp, skills, admin = (table(values, key) for key in ("mcp", "skills", "admin"))
+    allowed = names(mcp, "allowed") if listed(mcp, "allowed") is not None else None
+    if table(admin, "mcp").get("enabled") is False:
+        allowed = frozenset[str]()
+    return FileContents(
+        off=names(mcp, "excluded"),
+        allowed=allowed,
+        skills=skills.get("enabled") is not False and table(admin, "skills").get("enabled") is not False,
+        exclude=listed(skills, "disabled") or (),
+    )
+
+
+def _opencode_permissions(values: object) -> FileContents:
+    permission = table(values, "permission").get("skill")
+    rules = table(table(values, "permission"), "skill")
+    closed = rules.get("*") == "deny"
+    return FileContents(
+        skills=permission != "deny",
+        include=tuple(pattern for pattern, rule in rules.items() if rule != "deny") if closed else None,
+        exclude=tuple(pattern for pattern, rule in rules.items() if rule == "deny" and pattern != "*"),
+    )
+
+
+def _wayland_profile(values: object) -> FileContents:
+    """`mcp_servers` of the default profile says which servers are connected."""
+    allowed = listed(table(table(values, "profiles"), "default"), "mcp_servers")
+    return FileContents(allowed=None if allowed is None else frozenset(allowed))
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The reader of a file: the keys that lead to its servers, how each is written, and what it restricts."""
+
+    keys: tuple[str, ...]
+    server: ReadServer = _plain_server
+    restrictions: Callable[[object], FileContents] = _nothing
+
+    def __call__(self, values: object, around: BaseDirectories) -> FileContents:
+        found = values
+        for key in self.keys:
+            found = table(found, key)
+        servers = as_table(found).items() if self.keys else ()
+        return replace(
+            self.restrictions(values),
+            servers=tuple(self.server(name, given, around) for name, given in servers),
+        )
+
+
+def read_claude_user(values: object, around: BaseDirectories) -> FileContents:
+    """`~/.claude.json`: servers of the user and of each project; only the current project's are used."""
+    projects = table(values, "projects")
+    here = projects.get(str(around.project))
+    servers = [
+        server
+        for found in (table(values, "mcpServers"), table(here, "mcpServers"))
+        for server in entries(found, lambda text: fill_shell(text, around))
+    ]
+    for path in projects:
+        if path != str(around.project):
+            servers += [
+                ImportedServer(name=name, skipped=f"it belongs to the project {path}: import it there")
+                for name in table(projects[path], "mcpServers")
+            ]
+    off = names(here, "disabledMcpServers") | names(here, "disabledMcpjsonServers")
+    return FileContents(servers=tuple(servers), off=off)
 
 
 READERS: Final[Mapping[str, Reader]] = {
-    "claude-project": read_claude_project,
-    "claude-settings": read_claude_settings,
+    "claude-project": Dialect(("mcpServers",), _shell_server),
+    "claude-settings": Dialect((), restrictions=_claude_settings),
     "claude-user": read_claude_user,
-    "codex": read_codex,
-    "copilot": read_copilot,
-    "copilot-settings": read_copilot_settings,
-    "editor": read_cursor,
-    "gemini": read_gemini,
-    "goose": read_goose,
-    "opencode": read_opencode,
-    "plain": read_claude_desktop,
-    "vscode": read_vscode,
-    "vscode-settings": read_vscode_settings,
-    "wayland": read_wayland,
-    "zed": read_zed,
+    "codex": Dialect(("mcp_servers",), _codex_server, _codex_skills),
+    "copilot": Dialect(("mcpServers",), _shell_server, _copilot_servers),
+    "copilot-settings": Dialect((), restrictions=_copilot_settings),
+    "editor": Dialect(("mcpServers",), _editor_server),
+    "gemini": Dialect(("mcpServers",), _gemini_server, _gemini_settings),
+    "goose": Dialect(("extensions",), _goose_server),
+    "opencode": Dialect(("mcp",), _opencode_server, _opencode_permissions),
+    "plain": Dialect(("mcpServers",)),
+    "vscode": Dialect(("servers",), _editor_server),
+    # It used to have the servers.
+    "vscode-settings": Dialect(("mcp", "servers"), _editor_server),
+    "wayland": Dialect(("mcp", "servers"), _shell_server, _wayland_profile),
+    "zed": Dialect(("context_servers",), _zed_server),
 }
 """The reader of each dialect in the table of clients."""
 

@@ -78,7 +78,10 @@ async def watch_directories(
 
 
 async def await_directories(
-    directories: Iterable[Path], take: Callable[[Path], Awaitable[bool]], *, sleep: Sleep = anyio.sleep
+    directories: Iterable[Path],
+    take: Callable[[Path], Awaitable[bool]],
+    *,
+    sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
 ) -> None:
     """Call `take` with each directory once it exists; ends after all were accepted. Watches the nearest
     existing parents. If `take` returns false, it is called again at the next event.
