@@ -117,3 +117,32 @@ def test_a_new_skill_has_nothing_wrong_but_what_the_author_has_to_replace(descri
 def test_a_new_skill_needs_a_good_name() -> None:
     with pytest.raises(FormatError, match="lowercase"):
         new_skill_md("Release Notes")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            b"# Fill in forms\n\nText.\n",
+            b'---\nname: pdf-forms\ndescription: "Fill in forms"\n---\n\n# Fill in forms\n\nText.\n',
+        ),
+        (
+            b"---\nname: pdf-forms\n---\n\nFirst words.\n",
+            b'---\nname: pdf-forms\ndescription: "First words."\n---\n\nFirst words.\n',
+        ),
+        (b"\n\n", b"\n\n"),
+        (b"\xff\n", b"\xff\n"),
+    ],
+)
+def test_on_request_what_is_missing_is_taken_from_the_directory_and_the_text(
+    before: bytes, after: bytes
+) -> None:
+    fixed = fix_skill_md(before, directory="pdf-forms", unsafe=True)
+    assert fixed.data == after
+    assert fix_skill_md(after, directory="pdf-forms", unsafe=True).repairs == ()
+
+
+def test_the_name_of_a_directory_is_spelled_as_a_valid_name() -> None:
+    assert fix_skill_md(b"# Forms\n", directory="PDF_Forms", unsafe=True).data.startswith(
+        b"---\nname: pdf-forms\n"
+    )

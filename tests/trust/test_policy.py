@@ -51,7 +51,7 @@ from skillwire.trust import (
     shown_digest,
     url_name,
 )
-from skillwire.trust.policy import judge, may_run
+from skillwire.trust.policy import judge, judge_steps, may_have, may_run
 
 ENTRY = checked(files={"scripts/pay.py": b"pay"})
 SITE = "https://docs.example.org/mcp"
@@ -556,3 +556,47 @@ def test_an_admission_with_more_layers_is_never_wider(seed: int, count: int) -> 
         assert isinstance(fewer, Allowed) or more[0].team
         if isinstance(fewer, Allowed) and base.approval is not None:
             assert covers(fewer.grants, more[0].grants)
+
+
+def test_each_rule_of_a_layer_is_judged_apart_from_the_others() -> None:
+    whole = layer(
+        registries=(("own", SITE),),
+        deny=Patterns((SITE,)),
+        allow=Patterns(("https://other.example.org/*",)),
+        publishers=(PolicyPublisher(name="acme", pems=(), signers=frozenset(), require=Patterns(("*",))),),
+        revoked={FILE: "it leaks"},
+        by=("acme",),
+    )
+    steps = judge_steps(whole, replace(SUBJECT, signature=UNSIGNED))
+    assert [rule for rule, _ in steps] == [
+        "revoked",
+        "sources.deny",
+        "sources.allow",
+        "publishers.acme",
+        "approvals.by",
+    ]
+    assert all(reason for _, reason in steps)
+    assert "it leaks" in dict(steps)["revoked"]
+    assert judge_steps(layer(deny=Patterns(("https://other.example.org/*",))), SUBJECT) == [
+        ("sources.deny", "")
+    ]
+    assert judge_steps(layer(problem="it cannot be read"), SUBJECT) == [("policy", "it cannot be read")]
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({}, None),
+        ({"problem": "it cannot be read"}, "policy"),
+        ({"deny": Patterns((SITE,))}, "sources.deny"),
+        ({"deny": Patterns((f"{SITE}/skills/*",))}, None),
+        ({"allow": Patterns((f"{SITE}/skills/*",))}, None),
+        ({"allow": Patterns(("https://other.example.org/*",))}, "sources.allow"),
+        ({"registries": (("own", SITE),), "deny": Patterns(("registry:own",))}, "sources.deny"),
+    ],
+)
+def test_a_place_is_refused_if_no_skill_of_it_can_be_admitted(
+    values: dict[str, Any], rule: str | None
+) -> None:
+    refusal = may_have(layer(**values), [SITE])
+    assert (refusal and refusal.rule) == rule
