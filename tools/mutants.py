@@ -250,7 +250,7 @@ GROUPS = (
         (
             (
                 "        await self._require("
-                "admit(_usable(case.facts), Purpose.INSTALL), case.skill, loaded=report)\n",
+                "admit(case.facts, Purpose.INSTALL), case.skill, loaded=report)\n",
                 "",
             ),
             (
@@ -904,18 +904,29 @@ GROUPS = (
         (
             ("if now != (before or NO_SIGNER):", "if False:"),
             (
-                "        if once is None:\n            await self._note_signer(case.skill, case.key)",
+                "        if case.once is None:\n            await self._note_signer(case.skill, case.key)",
                 "        await self._note_signer(case.skill, case.key)",
             ),
             ("if digest == shown_digest(entry):", "if True:"),
-            ("            case.facts = facts = replace(facts, signature=case.signature)\n", ""),
             (
-                "            await self._require("
-                "admit(_usable(facts).before_scan, Purpose.INSTALL), case.skill)\n",
+                "            case.facts = facts = replace("
+                "facts, signature=await self.signatures.check(case.skill))\n",
+                "",
+            ),
+            (
+                "            await self._require(admit(facts.before_scan, Purpose.INSTALL), case.skill)\n",
                 "",
             ),
             ("            case.record = await self.consent.fetch(case.key)\n", "            pass\n"),
-            ("        if case.revision != self.rules.revision:\n", "        if False:\n"),
+            (
+                "        case.facts = self._facts_of(case.skill, case.entry)\n        if",
+                "        if",
+            ),
+            (
+                "        if case.facts.signature is None and self.needs_signature(case):\n",
+                "        if False:\n",
+            ),
+            ("self.table.get(skill.key) or skill, entry=entry", "skill, entry=entry"),
             ("        if not is_yes:\n", "        if False:\n"),
             ("is_yes = answer is True or isinstance(answer, Grants | Once)", "is_yes = bool(answer)"),
             ("        self.end_outdated(case.skill, case.key)\n", ""),
@@ -953,8 +964,8 @@ GROUPS = (
                 "            if",
             ),
             (
-                "            grants, is_kept = await self.decide.confirm(case, seen=seen)\n",
-                "            grants, is_kept = case.skill and ALL_GRANTS, True\n",
+                "            decision = await self.decide.confirm(case, seen=seen)\n",
+                "            decision = Allowed()\n",
             ),
             (
                 "            await self.decide.require_permitted("

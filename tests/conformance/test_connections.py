@@ -13,7 +13,6 @@ from pathlib import Path
 import anyio
 import anyio.abc
 import pytest
-from timeless import without_waiting
 
 import skillwire
 from conformance.clean_server import LEGACY, MODERN, CleanServer, Json
@@ -21,6 +20,7 @@ from conformance.defective_server import make_server
 from skillwire.conformance.verify import parse_target
 from skillwire.errors import SourceError
 from skillwire.limits import DEFAULT_LIMITS
+from timeless import without_waiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("SEC-9")]
 

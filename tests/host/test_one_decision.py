@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,49 @@ async def test_a_skill_that_changed_at_its_server_is_released_when_a_file_of_it_
         with pytest.raises(ApprovalRequired, match="changed since it was approved"):
             await host.read("refunds", "a.md")
         assert host.active() == ()
+
+
+@pytest.mark.parametrize("change", ["disabled", "mode"])
+async def test_what_changes_about_a_skill_during_a_question_decides_about_the_load(
+    tmp_path: Path, change: str
+) -> None:
+    async def ask(request: ApprovalRequest) -> Once:
+        if change == "disabled":
+            host.decide.set_enabled("refunds", False)
+        else:
+            servers = {
+                origin: replace(config, approval=ApprovalMode.NEVER)
+                for origin, config in host.rules.origins.servers.items()
+            }
+            host.rules.set_origins(replace(host.rules.origins, servers=servers))
+        return Once()
+
+    async with opened(tmp_path, shop=plain(), host_options={"ask": ask, "watch": False}) as host:
+        with pytest.raises(ApprovalRequired, match="disabled" if change == "disabled" else "never"):
+            await host.load("refunds")
+        assert host.active() == ()
+
+
+async def test_a_signer_that_another_process_has_just_noted_is_compared_although_nobody_is_to_be_asked(
+    tmp_path: Path,
+) -> None:
+    options = {"watch": False}
+    always = {"approval": ApprovalMode.ALWAYS}
+    async with opened(tmp_path, shop=signed_by(new_key()), config=always, host_options=options) as host:
+        other_options = {"ask": agree, "publishers": [ACME], "watch": False}
+        async with opened(tmp_path, shop=signed_by(KEY), host_options=other_options) as other:
+            await other.load("refunds")
+        with pytest.raises(ApprovalRequired, match="changed"):
+            await host.load("refunds")
+        assert host.active() == ()
+
+
+async def test_a_decline_while_a_load_waits_leaves_nothing_loaded(tmp_path: Path) -> None:
+    sim = plain()
+    async with opened(tmp_path, shop=sim, host_options={"ask": agree, "watch": False}) as host:
+        skill = await host.find("refunds")
+        await host.load("refunds")
+        await host.decide.decline(skill)
+        assert host.active() == ()
+        with pytest.raises(ApprovalRequired, match="declined"):
+            await host.load("refunds")

@@ -59,6 +59,12 @@ CHANGES = (
             "change that or approve the skill",
             None,
         ),
+        (
+            Denied(Step.PINNED, Unapproved(Reason.SIGNER, (), "is not signed now")),
+            "changed: it is not signed now: the approval mode of its server is pinned; "
+            "change that or approve the skill",
+            None,
+        ),
     ],
 )
 def test_a_refusal_says_why_and_what_to_do(decision: Denied, message: str, problem: str | None) -> None:

@@ -69,7 +69,6 @@ from skillwire.trust import (
     Reason,
     ResourceSet,
     Scan,
-    SignatureVerdict,
     VerifiedFile,
     admit,
     admit_script,
@@ -99,14 +98,10 @@ class Case:
     key: Key
     facts: AdmissionRequest
     """What no person decided."""
-    revision: int
-    """Of the policy, when the facts were made."""
     record: Record
     """What the person decided, as it was last read."""
     once: Approval | None = None
     """An approval for this load alone."""
-    signature: SignatureVerdict | None = None
-    """Who signed it, if that was checked for this load."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -205,14 +200,8 @@ class Decider:
     def open(self, skill: HostSkill, entry: CheckedEntry | None = None) -> Case:
         """A skill that is to be loaded; raises for an entry that is not sound or too large."""
         key = self.key(skill)
-        return Case(
-            skill,
-            check_entry(skill.entry, limits=self.limits) if entry is None else entry,
-            key,
-            self.facts(skill),
-            self.rules.revision,
-            self.consent.record(key),
-        )
+        entry = check_entry(skill.entry, limits=self.limits) if entry is None else entry
+        return Case(skill, entry, key, self._facts_of(skill, entry), self.consent.record(key))
 
     def needs_signature(self, case: Case) -> bool:
         """Whether a decision depends on who signed a skill."""
@@ -221,16 +210,15 @@ class Decider:
     async def examine(self, case: Case, *, report: bool = False) -> None:
         """Learn who signed a skill and what scanners find in it, where a decision depends on that.
 
-        What the policy or the style refuses whatever they find is not scanned. With `report`, it is also
-        scanned where that only has consequences in a layer that reports.
+        What is refused whatever they find is not scanned. With `report`, it is also scanned where that only
+        has consequences in a layer that reports.
         """
         facts = case.facts
         if self.needs_signature(case):
-            case.signature = await self.signatures.check(case.skill)
-            case.facts = facts = replace(facts, signature=case.signature)
+            case.facts = facts = replace(facts, signature=await self.signatures.check(case.skill))
         policy = facts.policy
         if policy.scanners and ((policy.thresholds and facts.scans is None) or report):
-            await self._require(admit(_usable(facts).before_scan, Purpose.INSTALL), case.skill)
+            await self._require(admit(facts.before_scan, Purpose.INSTALL), case.skill)
             fetch = partial(self.files.fetch_all, case.skill)
             await self.scans.scan(policy, case.entry, fetch, everything=report, limits=self.limits)
             case.facts = replace(facts, scans=self.scans.known(policy, case.entry))
@@ -240,8 +228,9 @@ class Decider:
 
         With `report`, what layers that only report would refuse is recorded.
         """
+        case.facts = _usable(case.facts)
         await self.examine(case, report=report)
-        await self._require(admit(_usable(case.facts), Purpose.INSTALL), case.skill, loaded=report)
+        await self._require(admit(case.facts, Purpose.INSTALL), case.skill, loaded=report)
 
     async def decide(self, case: Case, *, seen: ResourceSet | None = None) -> Allowed | Ask:
         """Decide on the record as it is now; raises for a skill that is refused, or when nobody can be asked.
@@ -277,9 +266,8 @@ class Decider:
         async def approved(path: str) -> bytes | None:
             return await self.files.approved_text(skill, skill_file(entry, path), before)
 
-        if case.signature is None:
-            case.signature = await self.signatures.check(skill)
-        case.facts = replace(case.facts, signature=case.signature)
+        signature = await self.signatures.check(skill)
+        case.facts = replace(case.facts, signature=signature)
         policy, fetch = case.facts.policy, partial(self.files.fetch_all, skill)
         scans = await self.scans.scan(policy, entry, fetch, limits=self.limits) if policy.scanners else ()
         request = ApprovalRequest(
@@ -291,7 +279,7 @@ class Decider:
             changes=question.changes,
             nested=case.facts.nested,
             requested_tools=requested_tools(entry.frontmatter.get("allowed-tools")),
-            signature=case.signature,
+            signature=signature,
             signer_change=self._request(case, seen).signer_change,
             scans=scans,
             digest=shown_digest(entry),
@@ -320,20 +308,22 @@ class Decider:
         else:
             await self._keep(skill, case.key, approval, entry, how="asked at load")
 
-    async def confirm(self, case: Case, *, seen: ResourceSet | None = None) -> tuple[Grants, bool]:
-        """The current grants, without asking, and whether the approval is stored. An approval may have been
-        revoked since it was given. One for this load alone ends here.
+    async def confirm(self, case: Case, *, seen: ResourceSet | None = None) -> Allowed:
+        """The last decision, without asking; raises if the skill may not be loaded any more. An approval may
+        have been revoked since it was given. Nothing is waited for after it: hold the skill at once.
         """
         await self._refresh(case)
-        return await self.settle(case, admit(self._request(case, seen), Purpose.LOAD))
+        decision = admit(self._request(case, seen), Purpose.LOAD)
+        if not isinstance(decision, Allowed):
+            await self._require(decision, case.skill)
+            raise AssertionError("a refusal was raised")
+        return decision
 
-    async def settle(self, case: Case, decision: Decision) -> tuple[Grants, bool]:
-        """The grants of a last decision; raises for any other than that it may be loaded."""
-        grants = await self._require(decision, case.skill, loaded=True)
-        once, case.once = case.once, None
-        if once is None:
+    async def note_load(self, case: Case, decision: Allowed) -> None:
+        """Record what layers that only report would have refused, and who signed what is loaded now."""
+        await self._require(decision, case.skill, loaded=True)
+        if case.once is None:
             await self._note_signer(case.skill, case.key)
-        return grants, once is None
 
     def _request(self, case: Case, seen: ResourceSet | None) -> AdmissionRequest:
         session = case.once or self.consent.session(case.key)
@@ -354,16 +344,27 @@ class Decider:
                 self.log.record(skill_event(EventKind.POLICY, skill, message))
         return require(decision, skill.uri, skill.origin)
 
+    def _facts_of(self, skill: HostSkill, entry: CheckedEntry) -> AdmissionRequest:
+        """The facts as they are now about the entry that is decided on, whatever the server lists by now."""
+        return self.facts(replace(self.table.get(skill.key) or skill, entry=entry))
+
     async def _refresh(self, case: Case) -> None:
-        """Read what other processes approved and revoked since, and use another policy if there is one."""
+        """Make the facts again, and read what other processes approved and revoked since."""
+        await self._read_record(case)
+        case.facts = self._facts_of(case.skill, case.entry)
+        if case.facts.signature is None and self.needs_signature(case):
+            # Another process has just noted a signer, or the publishers changed.
+            verdict = await self.signatures.check(case.skill)
+            await self._read_record(case)
+            case.facts = replace(self._facts_of(case.skill, case.entry), signature=verdict)
+
+    async def _read_record(self, case: Case) -> None:
         try:
             case.record = await self.consent.fetch(case.key)
         except SkillwireError:
             if not case.skill.origin.is_own:  # The user's own files need none.
                 raise
             case.record = self.consent.record(case.key)
-        if case.revision != self.rules.revision:
-            case.revision, case.facts = self.rules.revision, self.facts(case.skill)
 
     async def _note_signer(self, skill: HostSkill, key: Key) -> None:
         """Remember who signed what was loaded or approved: another signer is asked about."""
@@ -536,10 +537,14 @@ class Decider:
         or it is approved.
         """
         current, entry = await self._shown(skill, digest, server)
-        if not caller:
-            self.held.release(current.key)
         key = self.of(caller).key(current)
-        await self.consent.decline(key, shown_digest(entry) or "", how=how or "declined by the application")
+        try:
+            await self.consent.decline(
+                key, shown_digest(entry) or "", how=how or "declined by the application"
+            )
+        finally:
+            if not caller:  # Not before: a load that is under way would hold it again.
+                self.held.release(current.key)
 
     async def revoke(self, name: str, *, server: str | None = None, caller: str = "") -> bool:
         """Revoke an approval and release the skill, or take a decline back; false when there was neither.
@@ -547,9 +552,11 @@ class Decider:
         With `caller`, the decision of that caller of a gateway.
         """
         skill = await self.resolver.find(name, server)
-        if not caller:
-            self.held.release(skill.key)
-        return await self.consent.revoke(self.of(caller).key(skill))
+        try:
+            return await self.consent.revoke(self.of(caller).key(skill))
+        finally:
+            if not caller:
+                self.held.release(skill.key)
 
     async def _shown(
         self, skill: HostSkill | str, digest: str | None, server: str | None
@@ -596,8 +603,10 @@ class Decider:
     async def forget_server(self, label: str) -> tuple[int, int]:
         """Remove everything cached and approved for a server. Returns the number of files and approvals."""
         origin = Origin.mcp(label)
-        self.held.release_server(origin)
-        return await self.files.cache.forget_server(origin), await self.consent.remove_server(origin)
+        try:
+            return await self.files.cache.forget_server(origin), await self.consent.remove_server(origin)
+        finally:
+            self.held.release_server(origin)
 
 
 def _usable(facts: AdmissionRequest) -> AdmissionRequest:

@@ -118,22 +118,26 @@ class Loader:
         else:
             decision = None
         # Step 7. VER-3: held until it is released, unless the approval was revoked in the meantime.
-        once = case.once
         if decision is None:
-            grants, is_kept = await self.decide.confirm(case, seen=seen)
-        else:
-            grants, is_kept = await self.decide.settle(case, decision)
+            decision = await self.decide.confirm(case, seen=seen)
+        # Nothing is waited for between the decision and this: whoever revokes it from here on releases it.
+        is_kept = case.once is None
         self.held.hold(
             Held(
                 handle=skill.handle,
-                skill=HeldSkill(skill.origin, entry, grants),
+                skill=HeldSkill(skill.origin, entry, decision.grants),
                 verified=verified,
                 seen=seen,
                 retrieved=len(verified.file.data),
                 is_kept=is_kept,
-                once=once,
+                once=case.once,
             )
         )
+        try:
+            await self.decide.note_load(case, decision)
+        except BaseException:
+            self.held.release(skill.key)  # The caller does not get it.
+            raise
         # Step 8. SEC-8. With an approval for one load, the bytes of the kept one stay to compare with.
         for file in [*([] if read.is_cached else [verified.file]), *listed] if is_kept else ():
             await self.files.store(file)
@@ -178,7 +182,7 @@ class Loader:
         if isinstance(decision, Ask):
             await self.decide.ask(case, decision, files=[file])
             held.once = case.once
-            await self.decide.confirm(case, seen=seen)
+            await self.decide.note_load(case, await self.decide.confirm(case, seen=seen))
         held.seen = held.seen | seen
 
     async def list_directory(self, key: SkillKey, path: str) -> DirectoryView:

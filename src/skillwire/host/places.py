@@ -470,7 +470,7 @@ class Places:
             await self.listings.expire(server.config)
 
     async def _follow(self, origin: Origin, source: Source) -> None:
-        """Keep the registry up to date with what a source says has changed, until canceled."""
+        """Keep the table up to date with what a source says has changed, until canceled."""
         with self._recording_failures(origin, "no longer reports changes"):
             async with aclosing(source.changes()) as changes:
                 async for change in changes:

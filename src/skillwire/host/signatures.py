@@ -83,7 +83,7 @@ class Signatures:
         if signature.size > MAX_BUNDLE_BYTES:
             verdict = SignatureVerdict(SignatureState.INVALID, reason=f"{SIGNATURE_FILE} is too long")
         else:
-            verdict = await self._read(skill, self.publishers if publishers is None else publishers)
+            verdict = await self._read(skill, publishers)
         if publishers is None:
             self._checked[skill.key] = (resource_set(skill.entry), verdict)
             self.revision += 1
@@ -91,7 +91,7 @@ class Signatures:
             self._log.record(skill_event(EventKind.SIGNATURE, skill, message))
         return verdict
 
-    async def _read(self, skill: HostSkill, publishers: Sequence[Publisher]) -> SignatureVerdict:
+    async def _read(self, skill: HostSkill, publishers: Sequence[Publisher] | None) -> SignatureVerdict:
         try:
             file = await self._files.look(skill, SIGNATURE_FILE)
         except SkillwireError as error:
@@ -99,7 +99,9 @@ class Signatures:
             reason = f"{SIGNATURE_FILE} cannot be read: {error}"
             return SignatureVerdict(SignatureState.INVALID, reason=reason, is_unread=True)
         files = skill_files(skill.entry) or {}
-        return check_signature(files, file.data, publishers, now=datetime.now(UTC))
+        # Not before the file was read: others may be recognized by now.
+        recognized = self.publishers if publishers is None else publishers
+        return check_signature(files, file.data, recognized, now=datetime.now(UTC))
 
     async def check_all(self, skills: Iterable[HostSkill] | None = None) -> None:
         """Check the signatures of these skills concurrently, or of all whose origin requires a publisher.

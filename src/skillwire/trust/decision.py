@@ -197,8 +197,8 @@ class Denied:
                 return f"is refused: {self.cause.message}"
             case NotSignedBy():
                 return f"is refused: {self.cause.words}"
-            case Unapproved(reason, changes):
-                why = _unapproved(reason, changes, "")
+            case Unapproved(reason, changes, signer_change):
+                why = _unapproved(reason, changes, signer_change)
                 return f"{why}: the approval mode of its server is {ApprovalMode.PINNED}; " + (
                     "change that or approve the skill"
                 )
