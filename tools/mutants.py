@@ -919,8 +919,8 @@ GROUPS = (
             ),
             ("            case.record = await self.consent.fetch(case.key)\n", "            pass\n"),
             (
-                "        case.facts = self._facts_of(case.skill, case.entry)\n        if",
-                "        if",
+                "if case.made_from != (now := self._now(case.skill)):",
+                "if now := None:",
             ),
             (
                 "        if case.facts.signature is None and self.needs_signature(case):\n",

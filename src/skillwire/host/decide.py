@@ -98,6 +98,8 @@ class Case:
     key: Key
     facts: AdmissionRequest
     """What no person decided."""
+    made_from: tuple[int, HostSkill | None]
+    """The rules and the listed skill that the facts were made from."""
     record: Record
     """What the person decided, as it was last read."""
     once: Approval | None = None
@@ -201,7 +203,8 @@ class Decider:
         """A skill that is to be loaded; raises for an entry that is not sound or too large."""
         key = self.key(skill)
         entry = check_entry(skill.entry, limits=self.limits) if entry is None else entry
-        return Case(skill, entry, key, self._facts_of(skill, entry), self.consent.record(key))
+        facts = self._facts_of(skill, entry)
+        return Case(skill, entry, key, facts, self._now(skill), self.consent.record(key))
 
     def needs_signature(self, case: Case) -> bool:
         """Whether a decision depends on who signed a skill."""
@@ -348,14 +351,21 @@ class Decider:
         """The facts as they are now about the entry that is decided on, whatever the server lists by now."""
         return self.facts(replace(self.table.get(skill.key) or skill, entry=entry))
 
+    def _now(self, skill: HostSkill) -> tuple[int, HostSkill | None]:
+        return self.rules.revision, self.table.get(skill.key)
+
     async def _refresh(self, case: Case) -> None:
-        """Make the facts again, and read what other processes approved and revoked since."""
+        """Read what other processes approved and revoked since; make the facts again if what they are made
+        from changed.
+        """
         await self._read_record(case)
-        case.facts = self._facts_of(case.skill, case.entry)
+        if case.made_from != (now := self._now(case.skill)):
+            case.made_from, case.facts = now, self._facts_of(case.skill, case.entry)
         if case.facts.signature is None and self.needs_signature(case):
             # Another process has just noted a signer, or the publishers changed.
             verdict = await self.signatures.check(case.skill)
             await self._read_record(case)
+            case.made_from = self._now(case.skill)
             case.facts = replace(self._facts_of(case.skill, case.entry), signature=verdict)
 
     async def _read_record(self, case: Case) -> None:

@@ -57,7 +57,7 @@ class Rules:
         """URIs, and names in the spelling in which names are compared (`fold_handle`)."""
         self.switches: Switches = OPEN
         self.revision = 0
-        """A number that changes with the policy."""
+        """A number that changes with the policy, the switches and the configuration of origins."""
         self._removed: set[Origin] = set()
         self._facts: dict[Origin, OriginFacts] = {}
 
@@ -76,22 +76,26 @@ class Rules:
         """Use these switches from now on. Returns those before."""
         before, self.switches = self.switches, switches
         self._facts.clear()
+        self.revision += 1
         return before
 
     def set_origins(self, origins: HostOrigins) -> None:
         """Use what another configuration says about the origins."""
         self.origins = origins
         self._facts.clear()
+        self.revision += 1
 
     def remove(self, origin: Origin) -> None:
         """The origin is not part of the host any more: an answer of it that comes late is ignored."""
         self._removed.add(origin)
         self._facts.pop(origin, None)
+        self.revision += 1
 
     def restore(self, origin: Origin) -> None:
         """The origin is part of the host again."""
         self._removed.discard(origin)
         self._facts.pop(origin, None)
+        self.revision += 1
 
     # What they say
 
